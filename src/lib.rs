@@ -1,1 +1,3 @@
 //! pagestamp
+
+pub mod geometry;

@@ -1,0 +1,21 @@
+//! Says what a page is made of: planes, bytes per token, layouts of KV cache, and their fingerprints.
+//!
+//! **Owns** every piece of unit arithmetic: tokens to pages, pages to bytes, a token's runs inside a page.
+//! All of it is done in `u64` or `u128` and checked; none of it wraps or panics.
+//!
+//! **Does not know** pools, owners, generations, or where the memory lives.
+//!
+//! **Invariants** A [`PageGeometry`] that exists has at least one token and one plane, no plane is empty,
+//! and one page of all its planes together is at most [`PageGeometry::MAX_PAGE_BYTES`].
+//!
+//! **Cost** Building and fingerprinting are O(planes); every other question is O(1).
+
+mod error;
+mod fingerprint;
+mod page;
+mod plane;
+
+pub use error::GeometryError;
+pub use fingerprint::Fingerprint;
+pub use page::PageGeometry;
+pub use plane::Plane;
