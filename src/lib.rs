@@ -1,3 +1,4 @@
 //! pagestamp
 
 pub mod geometry;
+pub mod memory;
