@@ -1,6 +1,7 @@
 //! 128-bit names of shapes and layouts, and the byte encoding that they are taken over.
 
 use std::fmt;
+use std::ops::Range;
 
 use twox_hash::XxHash3_128;
 
@@ -55,12 +56,20 @@ impl fmt::Debug for Fingerprint {
 #[derive(Clone, Copy)]
 pub(super) enum Domain {
     PageGeometry,
+    KvLayout,
+    ModelLayout,
+    Slice,
+    ModelSlice,
 }
 
 impl Domain {
     const fn name(self) -> &'static str {
         match self {
             Domain::PageGeometry => "pagestamp.page-geometry",
+            Domain::KvLayout => "pagestamp.kv-layout",
+            Domain::ModelLayout => "pagestamp.model-layout",
+            Domain::Slice => "pagestamp.slice",
+            Domain::ModelSlice => "pagestamp.model-slice",
         }
     }
 }
@@ -85,6 +94,10 @@ impl Encoder {
     pub(super) fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes.extend_from_slice(&value.to_le_bytes());
         self
+    }
+
+    pub(super) fn range(&mut self, value: &Range<u32>) -> &mut Self {
+        self.u32(value.start).u32(value.end)
     }
 
     pub(super) fn count(&mut self, value: usize) -> &mut Self {

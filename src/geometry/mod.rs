@@ -10,12 +10,32 @@
 //!
 //! **Cost** Building and fingerprinting are O(planes); every other question is O(1).
 
+mod dtype;
 mod error;
 mod fingerprint;
+mod format;
+mod head_cache;
+mod kv_layout;
+mod latent_cache;
+mod layout_error;
+mod model;
 mod page;
 mod plane;
+mod plane_role;
+mod slice;
+#[cfg(test)]
+mod tests;
 
+pub use dtype::{Dtype, ScaleDtype};
 pub use error::GeometryError;
 pub use fingerprint::Fingerprint;
+pub use format::{ElementFormat, Scales};
+pub use head_cache::{HeadCache, HeadOrder, Interleave};
+pub use kv_layout::{KvLayout, LayerCache, LayerPlanes};
+pub use latent_cache::{LatentCache, LatentPacking};
+pub use layout_error::{LayoutDim, LayoutError};
+pub use model::{ModelLayout, NamespacePart};
 pub use page::PageGeometry;
 pub use plane::Plane;
+pub use plane_role::{PlaneKind, PlaneRole};
+pub use slice::{Slice, SliceAxis};
