@@ -64,14 +64,6 @@ pub enum MemoryError {
     /// A memory of no pages was asked for.
     #[error("a memory needs at least one page")]
     NoPages,
-    /// The page indices would not all be usable.
-    #[error("{pages} pages are too many: at most {max_pages} can be named")]
-    TooManyPages {
-        /// Pages that were asked for.
-        pages: u32,
-        /// The largest number that this memory can name.
-        max_pages: u32,
-    },
     /// A plane's bytes do not fit into the address space.
     #[error("{pages} pages of {page_bytes} bytes in plane {plane} overflow the address space")]
     Overflow {
@@ -141,7 +133,9 @@ pub enum MemoryError {
         planes: usize,
     },
     /// A foreign plane's stride is shorter than a page: pages would overlap.
-    #[error("foreign plane {plane} has a stride of {stride_bytes} bytes, shorter than its pages of {page_bytes}")]
+    #[error(
+        "foreign plane {plane} has a stride of {stride_bytes} bytes, shorter than its pages of {page_bytes}"
+    )]
     ForeignStride {
         /// The plane at fault.
         plane: u32,

@@ -5,9 +5,9 @@
 //! **Does not know** owners, generations or states: it obeys whoever holds a page, so a wrong order here is a wrong byte there. The pool owns its
 //! memory by value and lends it to nobody, which is what makes its promises about pages promises about bytes.
 //!
-//! **Invariants.** Page *i* of a plane begins at `base + i * stride`, and neither moves while the memory lives. Planes never overlap. Bytes between
-//! `page_bytes` and `stride` are padding: [`read`](PageMemory::read) and [`write`](PageMemory::write) never reach them, a whole-page
-//! [`clean`](PageMemory::clean) zeroes them too.
+//! **Invariants.** Page *i* of a plane begins at `base + i * stride`, and neither moves while the memory lives. No two pages have a byte in common.
+//! Bytes between `page_bytes` and `stride` are padding: [`read`](PageMemory::read) and [`write`](PageMemory::write) never reach them, a whole-page
+//! [`clean`](PageMemory::clean) zeroes them where the memory owns them. Between foreign pages may lie an engine's other data, which is never touched.
 //!
 //! **Cost.** Every call is O(bytes named) or O(pages named); none takes a lock except in the test double [`HeldMemory`].
 //!
@@ -17,9 +17,19 @@
 //! | [`NullMemory`] | none | bookkeeping for an engine that keeps its own bytes, benchmarks |
 //! | [`ForeignMemory`] | planes that the engine allocated | an engine with tensors of its own |
 //! | [`HeldMemory`] | [`HostMemory`]'s, cleaned when a test says so | tests of everything that waits for a device |
-#![expect(unsafe_code, reason = "declares the unsafe traits and functions through which bytes are reached")]
+#![expect(
+    unsafe_code,
+    reason = "declares the unsafe traits and functions through which bytes are reached"
+)]
 
 mod error;
+mod foreign;
+mod held;
+mod host;
+mod map;
+mod null;
+mod planes;
+mod zero;
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -28,6 +38,10 @@ use std::ptr::NonNull;
 use crate::geometry::PageGeometry;
 
 pub use error::{Exposure, MemoryError};
+pub use foreign::{ForeignMemory, ForeignPlane};
+pub use held::HeldMemory;
+pub use host::{HostMemory, HostOptions};
+pub use null::NullMemory;
 
 /// A memory of fixed-size pages: a pool reserves, writes, reads and cleans pages through it and knows no other way to their bytes.
 ///
@@ -92,7 +106,6 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// Tells what became of a [`clean`](Self::clean). Never waits.
     ///
     /// A fence that this memory never gave out answers [`FenceState::Failed`]: nothing is known to be zero behind it. `Done` and `Failed` are final.
-    #[must_use]
     fn poll(&self, fence: Fence) -> FenceState;
 
     /// Makes everything that `lane` runs from now on wait for the fence, without waiting here.
@@ -181,7 +194,11 @@ impl HostPlane {
     /// Names a plane. Creating one gives no right to its bytes.
     #[must_use]
     pub fn new(base: NonNull<u8>, stride: usize, page_bytes: usize) -> Self {
-        Self { base, stride, page_bytes }
+        Self {
+            base,
+            stride,
+            page_bytes,
+        }
     }
 
     /// Where page 0 begins.
@@ -205,7 +222,9 @@ impl HostPlane {
     /// Where a page begins, computed and not dereferenced: valid only for a page of the memory that gave out this plane.
     #[must_use]
     pub fn page(&self, page: u32) -> *mut u8 {
-        self.base.as_ptr().wrapping_add((page as usize).wrapping_mul(self.stride))
+        self.base
+            .as_ptr()
+            .wrapping_add((page as usize).wrapping_mul(self.stride))
     }
 }
 

@@ -1,0 +1,303 @@
+//! Memory that the engine allocated and keeps.
+#![expect(
+    unsafe_code,
+    reason = "implements the unsafe memory traits over planes that it is told of"
+)]
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use super::host::{done_only, known};
+use super::planes::{Padding, Planes, check_range};
+use super::{
+    CleanPage, Fence, FenceState, Heat, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span,
+};
+use crate::geometry::PageGeometry;
+
+/// A plane that somebody else allocated: page `i` begins at `base + i * stride_bytes`.
+///
+/// Planes may be interleaved, as K and V in one tensor are: between the pages of one may lie those of another. `Debug` shows no address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ForeignPlane {
+    /// Where page 0 begins.
+    pub base: NonNull<u8>,
+    /// From the beginning of a page to the beginning of the next.
+    pub stride_bytes: u64,
+    /// Bytes from `base` that belong to the plane, other planes' bytes between its pages counted; the last page needs no padding.
+    pub len_bytes: u64,
+}
+
+impl std::fmt::Debug for ForeignPlane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForeignPlane")
+            .field("stride_bytes", &self.stride_bytes)
+            .field("len_bytes", &self.len_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Pages in planes that the engine allocated, such as its tensors. Nothing here is ever unmapped, and nothing between the pages touched.
+///
+/// Making one zeroes nothing, and what the planes held before is somebody's: [`STARTS_DIRTY`](PageMemory::STARTS_DIRTY) tells a pool to clean every
+/// page before its first issue. [`scrub`](Self::scrub) does it at once.
+///
+/// The engine can write these pages behind the library's back, so a pool considers the whole of a page dirty.
+///
+/// # Examples
+///
+/// ```
+/// use std::ptr::NonNull;
+///
+/// use pagestamp::geometry::{PageGeometry, Plane};
+/// use pagestamp::memory::{ForeignMemory, ForeignPlane};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tensor: &'static mut [u8] = Box::leak(vec![7; 4 * 1024].into_boxed_slice());
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+/// let plane = ForeignPlane { base: NonNull::from(&mut *tensor).cast(), stride_bytes: 1024, len_bytes: 4 * 1024 };
+/// // SAFETY: (1) and (2) the tensor is leaked, and its only reference went into `plane`.
+/// let memory = unsafe { ForeignMemory::new(geometry, 4, &[plane]) }?;
+/// memory.scrub();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ForeignMemory {
+    planes: Planes,
+}
+
+impl ForeignMemory {
+    /// Accepts planes, after everything about them that can be checked was checked.
+    ///
+    /// # Cost
+    ///
+    /// O(planes squared) to find overlaps; O(pages) for a pair of planes that lie across one another with different strides.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was read or written.
+    ///
+    /// - [`MemoryError::NoPages`]: `max_pages` is zero.
+    /// - [`MemoryError::ForeignPlanes`]: not as many planes as the geometry has.
+    /// - [`MemoryError::ForeignStride`]: the pages of a plane would overlap.
+    /// - [`MemoryError::Overflow`]: the pages of a plane do not fit into the address space.
+    /// - [`MemoryError::ForeignTooShort`]: the pages of a plane need more bytes than it has.
+    /// - [`MemoryError::ForeignWraps`]: a plane runs past the end of the address space, or is longer than an allocation can be.
+    /// - [`MemoryError::ForeignOverlap`]: two planes have a byte of a page in common.
+    ///
+    /// # Safety
+    ///
+    /// 1. Until the value is dropped, the `len_bytes` bytes at each `base` are valid for reads and writes, within one allocation, and initialised.
+    /// 2. Until then, whoever else reads or writes bytes of a page does so only as the holder of that page, by the rules of the pool that the memory
+    ///    is given to: not before the page is handed out, not after it is released, and ordered with this library's own accesses (joined,
+    ///    synchronised with the device). A reader or writer that breaks this breaks isolation, and no check can see it.
+    pub unsafe fn new(
+        geometry: PageGeometry,
+        max_pages: u32,
+        planes: &[ForeignPlane],
+    ) -> Result<Self, MemoryError> {
+        let hosts = check(&geometry, max_pages, planes)?;
+        // SAFETY: `Planes::new` (1): checked above. (2): (1) of the caller; lengths, strides and overlap checked above; padding is not touched.
+        // (3): (2) of the caller.
+        let planes = unsafe { Planes::new(geometry, max_pages, &hosts, Padding::Theirs) };
+        Ok(Self { planes })
+    }
+
+    /// Zeroes every page now. For memory that no pool has yet, or that left its pool.
+    ///
+    /// # Cost
+    ///
+    /// O(bytes of all pages).
+    pub fn scrub(&self) {
+        self.zero_pages(0..self.max_pages());
+    }
+
+    /// `pages` must be within `max_pages`.
+    fn zero_pages(&self, pages: Range<u32>) {
+        let tokens = self.geometry().page_tokens();
+        for page in pages {
+            let batch = [CleanPage {
+                page,
+                tokens,
+                heat: Heat::Cold,
+            }];
+            if let Ok(batch) = self.planes.check_batch(&batch) {
+                self.planes.zero_batch(batch);
+            }
+        }
+    }
+}
+
+fn check(
+    geometry: &PageGeometry,
+    max_pages: u32,
+    planes: &[ForeignPlane],
+) -> Result<Vec<HostPlane>, MemoryError> {
+    if max_pages == 0 {
+        return Err(MemoryError::NoPages);
+    }
+    if planes.len() != geometry.planes().len() {
+        return Err(MemoryError::ForeignPlanes {
+            given: planes.len(),
+            planes: geometry.planes().len(),
+        });
+    }
+    let hosts = planes
+        .iter()
+        .zip(0_u32..)
+        .map(|(foreign, plane)| check_plane(geometry, max_pages, foreign, plane))
+        .collect::<Result<Vec<_>, _>>()?;
+    for (first, a) in (0_u32..).zip(&hosts) {
+        for (second, b) in (0_u32..).zip(&hosts).skip(first as usize + 1) {
+            let apart = if a.base() <= b.base() {
+                apart(a, b, max_pages)
+            } else {
+                apart(b, a, max_pages)
+            };
+            if !apart {
+                return Err(MemoryError::ForeignOverlap { first, second });
+            }
+        }
+    }
+    Ok(hosts)
+}
+
+fn check_plane(
+    geometry: &PageGeometry,
+    max_pages: u32,
+    foreign: &ForeignPlane,
+    plane: u32,
+) -> Result<HostPlane, MemoryError> {
+    let page_bytes = geometry.page_bytes(plane as usize).unwrap_or(u64::MAX);
+    let ForeignPlane {
+        base,
+        stride_bytes,
+        len_bytes,
+    } = *foreign;
+    if stride_bytes < page_bytes {
+        return Err(MemoryError::ForeignStride {
+            plane,
+            stride_bytes,
+            page_bytes,
+        });
+    }
+    let overflow = MemoryError::Overflow {
+        plane,
+        pages: max_pages,
+        page_bytes,
+    };
+    let needed_bytes = stride_bytes
+        .checked_mul(u64::from(max_pages - 1))
+        .and_then(|before| before.checked_add(page_bytes))
+        .ok_or(overflow)?;
+    if len_bytes < needed_bytes {
+        return Err(MemoryError::ForeignTooShort {
+            plane,
+            len_bytes,
+            needed_bytes,
+        });
+    }
+    let fits = usize::try_from(len_bytes)
+        .ok()
+        .filter(|&len| isize::try_from(len).is_ok())
+        .and_then(|len| base.addr().get().checked_add(len));
+    if fits.is_none() {
+        return Err(MemoryError::ForeignWraps { plane, len_bytes });
+    }
+    match (usize::try_from(stride_bytes), usize::try_from(page_bytes)) {
+        (Ok(stride), Ok(page_bytes)) => Ok(HostPlane::new(base, stride, page_bytes)),
+        _ => Err(overflow),
+    }
+}
+
+/// Whether no page of `a` has a byte in common with a page of `b`, which begins at `a` or behind it. Both fit into the address space.
+fn apart(a: &HostPlane, b: &HostPlane, max_pages: u32) -> bool {
+    let last = max_pages as usize - 1;
+    let begin = |plane: &HostPlane, page: usize| plane.base().addr().get() + page * plane.stride();
+    let meet = |i: usize, j: usize| {
+        begin(a, i) < begin(b, j) + b.page_bytes() && begin(b, j) < begin(a, i) + a.page_bytes()
+    };
+    if begin(a, last) + a.page_bytes() <= begin(b, 0) {
+        return true;
+    }
+    if max_pages == 1 {
+        return !meet(0, 0);
+    }
+    if a.stride() == b.stride() {
+        // page 0 of b lies between two neighbours of a, and all later pages in the same way
+        let before = ((begin(b, 0) - begin(a, 0)) / a.stride()).min(last);
+        return !meet(before, 0) && (before == last || !meet(before + 1, 0));
+    }
+    // two sorted rows: step past whichever page ends first
+    let (mut i, mut j) = (0, 0);
+    while i <= last && j <= last {
+        if meet(i, j) {
+            return false;
+        }
+        if begin(a, i) < begin(b, j) {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    true
+}
+
+// SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers. (3) by (1) of `new`, and overlaps were
+// refused. (4) `STARTS_DIRTY`. (5) `decommit` zeroes. (6) zeroing is by `Zero`. (7) both are fixed at construction.
+unsafe impl PageMemory for ForeignMemory {
+    const NAME: &'static str = "foreign";
+    const HAS_BYTES: bool = true;
+    const STARTS_DIRTY: bool = true;
+
+    fn geometry(&self) -> &PageGeometry {
+        self.planes.geometry()
+    }
+
+    fn max_pages(&self) -> u32 {
+        self.planes.max_pages()
+    }
+
+    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+        let batch = self.planes.check_batch(batch)?;
+        self.planes.zero_batch(batch);
+        Ok(Fence::DONE)
+    }
+
+    fn poll(&self, fence: Fence) -> FenceState {
+        done_only(fence)
+    }
+
+    fn order_after(&self, fence: Fence, _lane: Lane) -> Result<(), MemoryError> {
+        known(fence)
+    }
+
+    /// Zeroes the pages: the memory is the engine's to give back.
+    fn decommit(&self, pages: Range<u32>) -> Result<(), MemoryError> {
+        check_range(&pages, self.max_pages())?;
+        self.zero_pages(pages);
+        Ok(())
+    }
+
+    /// Does nothing: the pages were never given back.
+    fn commit(&self, pages: Range<u32>) -> Result<(), MemoryError> {
+        check_range(&pages, self.max_pages())
+    }
+
+    unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.planes.write(at, src) }
+    }
+
+    unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.planes.read(at, dst) }
+    }
+}
+
+// SAFETY: (1) and (2) by the checks of `new` and its obligation (1). (3) `Planes` reads and writes at these addresses.
+unsafe impl HostBytes for ForeignMemory {
+    fn plane(&self, plane: usize) -> Option<HostPlane> {
+        self.planes.plane(plane)
+    }
+}
