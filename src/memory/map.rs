@@ -11,6 +11,7 @@
     reason = "calls mmap, mprotect, madvise, mlock and munmap"
 )]
 
+use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -37,8 +38,7 @@ fn last_error() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// A range of addresses of its own: guard, bytes, guard.
-#[derive(Debug)]
+/// A range of addresses of its own: guard, bytes, guard. `Debug` shows no address.
 pub(super) struct Map {
     range: NonNull<u8>,
     range_bytes: usize,
@@ -261,6 +261,15 @@ impl Map {
         } else {
             Err(last_error())
         }
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map")
+            .field("range_bytes", &self.range_bytes)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 

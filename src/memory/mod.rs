@@ -31,6 +31,9 @@ mod null;
 mod planes;
 mod zero;
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Debug;
 use std::ops::Range;
 use std::ptr::NonNull;
