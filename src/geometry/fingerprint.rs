@@ -13,6 +13,7 @@ use twox_hash::XxHash3_128;
 ///
 /// The encoding is canonical: a domain, a version, then each field in a fixed order, little-endian, with
 /// lists and strings preceded by their length. Values are the same on every machine for one encoding version.
+/// The hash is XXH3 in 128 bits without a seed.
 ///
 /// # Examples
 /// ```

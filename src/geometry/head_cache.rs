@@ -22,6 +22,10 @@ pub enum HeadOrder {
 }
 
 /// Says whether K and V of a layer have planes of their own.
+///
+/// # Source
+/// FlashInfer's paged KV cache is one tensor `[max_num_pages, 2, page_size, num_heads, head_dim]` (NHD), which
+/// is [`Interleave::Together`], or a pair of tensors, which is [`Interleave::Apart`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Interleave {
     /// K has a plane, V has a plane.

@@ -168,6 +168,22 @@ impl PageGeometry {
         tokens.div_ceil(u64::from(self.page_tokens))
     }
 
+    /// Returns the tokens that `pages` pages hold when all are full.
+    #[must_use]
+    pub fn tokens_in_pages(&self, pages: u32) -> u64 {
+        // u32 * u32 always fits in u64
+        u64::from(pages) * u64::from(self.page_tokens)
+    }
+
+    /// Returns where a token of a sequence lies: the page's ordinal in the sequence, and the token in the page.
+    #[must_use]
+    pub fn locate_token(&self, token: u64) -> (u64, u32) {
+        let page_tokens = u64::from(self.page_tokens);
+        let token_in_page = token % page_tokens;
+        // below page_tokens, which is a u32
+        (token / page_tokens, token_in_page as u32)
+    }
+
     /// Returns the bytes that `pages` pages of one plane span when their starts are `stride_bytes` apart.
     ///
     /// The last page counts with its own bytes, not with a whole stride, so that a plane which is a

@@ -121,6 +121,23 @@ fn pages_for_tokens_rounds_up_and_never_wraps() {
 }
 
 #[test]
+fn full_pages_hold_their_tokens_and_never_wrap() {
+    let shape = page(32_767, &[(1, 1)]).expect("valid");
+    let tokens = [0, 1, 2, u32::MAX].map(|pages| shape.tokens_in_pages(pages));
+    assert_eq!(tokens, [0, 32_767, 65_534, 32_767 * u64::from(u32::MAX)]);
+}
+
+#[test]
+fn token_of_a_sequence_lies_in_one_page() {
+    let shape = page(16, &[(1, 1)]).expect("valid");
+    let places = [0, 15, 16, 40, u64::MAX].map(|token| shape.locate_token(token));
+    assert_eq!(
+        places,
+        [(0, 0), (0, 15), (1, 0), (2, 8), ((1 << 60) - 1, 15)]
+    );
+}
+
+#[test]
 fn last_page_of_a_strided_plane_takes_its_own_bytes_only() {
     let shape = page(4, &[(1, 8)]).expect("valid");
     let spans = [(0, 100), (1, 100), (3, 100), (3, 32)]
