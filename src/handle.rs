@@ -1,0 +1,162 @@
+//! The handle of a page: which pool, which page, which life of it.
+//!
+//! *Owns* the layout of [`PageHandle`] and its 128-bit form. *Does not know* whether a handle is still valid: that is
+//! what the stamp says. O(1) throughout.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+
+use crate::id::{Generation, NONCE_BITS, PoolId, PoolIdentity};
+
+const GENERATION_BITS: u32 = 40;
+const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+const _: () = assert!(GENERATION_BITS + NONCE_BITS == 64);
+
+/// Names one page in one of its lives. `Copy`, 16 bytes, typed by the memory `M` that the page lies in.
+///
+/// A handle is no capability: whoever reads names the owner too. After the page is released every use of the handle
+/// fails, for ever, within this process image. `Option<PageHandle<M>>` is 16 bytes as well.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{NullMemory, PageHandle};
+/// assert!(PageHandle::<NullMemory>::from_bits(0).is_none(), "zero is never a handle");
+/// ```
+pub struct PageHandle<M> {
+    pool: PoolId,
+    index: u32,
+    /// nonce in the high 24 bits, generation in the low 40
+    life: u64,
+    memory: PhantomData<fn() -> M>,
+}
+
+impl<M> PageHandle<M> {
+    pub(crate) fn new(identity: PoolIdentity, index: u32, generation: Generation) -> Self {
+        let life = u64::from(identity.nonce) << GENERATION_BITS | generation.get();
+        Self { pool: identity.pool, index, life, memory: PhantomData }
+    }
+
+    /// Says which pool issued the handle.
+    #[must_use]
+    pub const fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// Gives the page number: what a `block_table` names. Alone it proves nothing.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Gives the life of the page that the handle was issued for.
+    #[must_use]
+    pub fn generation(&self) -> Generation {
+        Generation::new(self.life & GENERATION_MASK).unwrap_or(Generation::MAX)
+    }
+
+    pub(crate) const fn nonce(&self) -> u32 {
+        (self.life >> GENERATION_BITS) as u32
+    }
+
+    /// Packs the handle for C, C++, Python or the wire; never zero.
+    ///
+    /// From the low bit: page index 32, pool 32, generation 40, nonce 24.
+    #[must_use]
+    pub fn to_bits(&self) -> u128 {
+        u128::from(self.life) << 64 | u128::from(self.pool.get()) << 32 | u128::from(self.index)
+    }
+
+    /// Unpacks what [`to_bits`](Self::to_bits) packed. `None` when the pool part is zero.
+    ///
+    /// Any other pattern makes *some* handle; a forged one fails when it is used, like a stale one.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Option<Self> {
+        let pool = PoolId::new((bits >> 32) as u32)?;
+        Some(Self { pool, index: bits as u32, life: (bits >> 64) as u64, memory: PhantomData })
+    }
+}
+
+impl<M> Clone for PageHandle<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for PageHandle<M> {}
+
+impl<M> PartialEq for PageHandle<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+
+impl<M> Eq for PageHandle<M> {}
+
+impl<M> Hash for PageHandle<M> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.to_bits().hash(state);
+    }
+}
+
+impl<M> fmt::Debug for PageHandle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}@{}", self.index, self.generation())
+    }
+}
+
+impl<M> fmt::Display for PageHandle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Here;
+
+    fn handle(pool: u32, nonce: u32, index: u32, generation: u64) -> PageHandle<Here> {
+        let identity = PoolIdentity { pool: PoolId::new(pool).expect("non-zero"), nonce };
+        PageHandle::new(identity, index, Generation::new(generation).expect("40 bits"))
+    }
+
+    #[test]
+    fn a_handle_is_sixteen_bytes_and_so_is_an_optional_one() {
+        assert_eq!(size_of::<PageHandle<Here>>(), 16);
+        assert_eq!(size_of::<Option<PageHandle<Here>>>(), 16);
+    }
+
+    #[test]
+    fn a_handle_prints_as_page_and_generation() {
+        assert_eq!(format!("{:?}", handle(7, 1, 12, 3)), "p12@3");
+    }
+
+    proptest! {
+        #[test]
+        fn the_128_bit_form_keeps_every_field(
+            pool in 1u32.., nonce in 0u32..1 << 24, index: u32, generation in 0u64..1 << 40,
+        ) {
+            let one = handle(pool, nonce, index, generation);
+            let two = PageHandle::<Here>::from_bits(one.to_bits()).expect("pool is not zero");
+            prop_assert_eq!(one, two);
+            prop_assert_eq!(
+                (two.pool().get(), two.nonce(), two.index(), two.generation().get()),
+                (pool, nonce, index, generation)
+            );
+        }
+
+        #[test]
+        fn handles_that_differ_in_any_one_bit_are_unequal(
+            pool in 1u32.., nonce in 0u32..1 << 24, index: u32, generation in 0u64..1 << 40, bit in 0u32..128,
+        ) {
+            let one = handle(pool, nonce, index, generation);
+            if let Some(two) = PageHandle::<Here>::from_bits(one.to_bits() ^ 1 << bit) {
+                prop_assert_ne!(one, two);
+            }
+        }
+    }
+}
