@@ -1,0 +1,185 @@
+//! What a reservation and the pool share: the header, and the list of pages.
+//!
+//! *Owns* [`PageList`], a list that never moves what it holds, and [`Core`]. *Does not know* states or bytes.
+//!
+//! The list changes only under the pool's lock. It is read without the lock by the one who holds the reservation, which
+//! Rust's borrows order behind its changes. So a reclaim can find the pages of a reservation that was forgotten, and a
+//! read costs no lock.
+
+use std::sync::OnceLock;
+
+use crate::header::Header;
+use crate::sync::{AtomicU32, Ordering};
+
+/// Pages in the first chunk; each later chunk is as large as all before it.
+const FIRST_CHUNK: usize = 8;
+/// Chunks: 8 * 2^28 pages, more than an index can name.
+const CHUNKS: usize = 30;
+
+type Chunk = Box<[AtomicU32]>;
+
+/// Page indices by ordinal.
+#[derive(Debug)]
+pub(crate) struct PageList {
+    len: AtomicU32,
+    chunks: [OnceLock<Chunk>; CHUNKS],
+}
+
+/// Chunk and place of an ordinal.
+const fn locate(ordinal: usize) -> (usize, usize) {
+    if ordinal < FIRST_CHUNK {
+        return (0, ordinal);
+    }
+    let chunk = (ordinal / FIRST_CHUNK).ilog2() as usize + 1;
+    (chunk, ordinal - chunk_begin(chunk))
+}
+
+const fn chunk_begin(chunk: usize) -> usize {
+    if chunk == 0 { 0 } else { FIRST_CHUNK << (chunk - 1) }
+}
+
+const fn chunk_len(chunk: usize) -> usize {
+    if chunk == 0 { FIRST_CHUNK } else { FIRST_CHUNK << (chunk - 1) }
+}
+
+impl PageList {
+    fn new() -> Self {
+        Self { len: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] }
+    }
+
+    // Relaxed throughout: see the module's words on who reads and who writes.
+
+    pub(crate) fn len(&self) -> u32 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn chunk(&self, chunk: usize) -> &Chunk {
+        let make = || (0..chunk_len(chunk)).map(|_| AtomicU32::new(0)).collect();
+        self.chunks[chunk].get_or_init(make)
+    }
+
+    /// Makes room, so that `push` allocates nothing under the lock.
+    pub(crate) fn make_room(&self, pages: u64) {
+        let mut begin = 0u64;
+        for chunk in 0..CHUNKS {
+            if begin >= pages {
+                return;
+            }
+            self.chunk(chunk);
+            begin += chunk_len(chunk) as u64;
+        }
+    }
+
+    /// Page at an ordinal below the length.
+    pub(crate) fn get(&self, ordinal: u32) -> Option<u32> {
+        if ordinal >= self.len() {
+            return None;
+        }
+        let (chunk, place) = locate(ordinal as usize);
+        self.chunks[chunk].get()?.get(place).map(|page| page.load(Ordering::Relaxed))
+    }
+
+    /// Replaces the page at an ordinal below the length; only under the pool's lock.
+    pub(crate) fn set(&self, ordinal: u32, page: u32) {
+        let (chunk, place) = locate(ordinal as usize);
+        self.chunk(chunk)[place].store(page, Ordering::Relaxed);
+    }
+
+    /// Appends what `pages` gives, `count` of them; only under the pool's lock.
+    pub(crate) fn extend(&self, count: u32, mut pages: impl FnMut() -> u32) {
+        let end = self.len() as usize + count as usize;
+        let (mut chunk, mut place) = locate(self.len() as usize);
+        let mut at = self.len() as usize;
+        while at < end {
+            let slots = &self.chunk(chunk)[place..];
+            for slot in slots.iter().take(end - at) {
+                slot.store(pages(), Ordering::Relaxed);
+                at += 1;
+            }
+            (chunk, place) = (chunk + 1, 0);
+        }
+        self.len.store(end as u32, Ordering::Relaxed);
+    }
+
+    /// Shortens the list; only under the pool's lock.
+    pub(crate) fn truncate(&self, len: u32) {
+        self.len.store(len.min(self.len()), Ordering::Relaxed);
+    }
+
+    /// Calls `each` with the pages from ordinal `from` on.
+    pub(crate) fn for_each_from(&self, from: u32, mut each: impl FnMut(u32)) {
+        let end = self.len() as usize;
+        let mut at = from as usize;
+        while at < end {
+            let (chunk, place) = locate(at);
+            let Some(pages) = self.chunks[chunk].get() else { return };
+            for page in pages[place..].iter().take(end - at) {
+                each(page.load(Ordering::Relaxed));
+                at += 1;
+            }
+        }
+    }
+
+    /// Pages that the list has room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.chunks.iter().map_while(|chunk| chunk.get().map(|pages| pages.len())).sum()
+    }
+}
+
+/// The part of a reservation that outlives its value.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) header: Header,
+    pub(crate) pages: PageList,
+    /// Open write tickets on pages of this reservation; reads look at each page only while there are some.
+    pub(crate) write_tickets: AtomicU32,
+}
+
+impl Core {
+    pub(crate) fn new() -> Self {
+        Self { header: Header::new(), pages: PageList::new(), write_tickets: AtomicU32::new(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_gives_back_every_page_at_its_ordinal() {
+        let list = PageList::new();
+        let mut next = 0;
+        for count in [0, 1, 7, 1, 30, 500, 3] {
+            list.make_room(u64::from(list.len() + count));
+            list.extend(count, || {
+                next += 1;
+                next - 1
+            });
+        }
+        assert_eq!(list.len(), 542);
+        assert!((0..542).all(|i| list.get(i) == Some(i)));
+        assert_eq!(list.get(542), None);
+        for from in [0, 7, 8, 9, 511, 541, 542] {
+            let mut seen = Vec::new();
+            list.for_each_from(from, |page| seen.push(page));
+            assert_eq!(seen, (from..542).collect::<Vec<u32>>());
+        }
+        list.truncate(9);
+        assert_eq!((list.len(), list.get(8), list.get(9)), (9, Some(8), None));
+        list.set(8, 77);
+        assert_eq!(list.get(8), Some(77));
+    }
+
+    #[test]
+    fn ordinals_fill_chunks_without_gap_or_overlap() {
+        let mut expected = (0, 0);
+        for ordinal in 0..100_000 {
+            assert_eq!(locate(ordinal), expected);
+            expected.1 += 1;
+            if expected.1 == chunk_len(expected.0) {
+                expected = (expected.0 + 1, 0);
+            }
+        }
+        assert!(locate(u32::MAX as usize).0 < CHUNKS);
+    }
+}
