@@ -1,0 +1,589 @@
+//! The one file outside `memory/` that turns a checked handle, or a held reservation, into bytes.
+//!
+//! **Owns** the check of handles, the guards that keep what was checked true, and every call into the memory that touches
+//! bytes. **Does not know** how pages are admitted or released.
+//!
+//! Why a slice given out here stays valid and unchanged while its guard lives:
+//!
+//! 1. *The page stays this life's.* By handle: the hazard was announced before the stamp was looked at, so a release
+//!    quarantines the page until the guard ends. By reservation: the borrow is counted in the header, so a reclaim
+//!    leaves the pages to the last borrower; the reservation itself is borrowed.
+//! 2. *The bytes do not change.* A slice covers written tokens only. Appends go past them. Rewriting tokens that a reader
+//!    may have seen first looks for readers and moves to a fresh page. A write ticket is refused while a reader is there,
+//!    and hides the page from readers while it is open.
+//! 3. *The bytes are there.* The written extent is stored with Release after them and loaded with Acquire here.
+#![expect(unsafe_code, reason = "reads and writes the bytes of pages; every block cites the numbered words above")]
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::error::{ReadError, TicketError, WriteError};
+use crate::handle::PageHandle;
+use crate::hazard::{self, Hazard};
+use crate::header::NoBorrow;
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::{HostBytes, MemoryError, PageMemory, Span};
+use crate::pool::{Inner, PagePool, RecordKey};
+use crate::stamp::{PageMeta, StampWord};
+use crate::sync::Ordering;
+use crate::ticket::TicketId;
+
+impl<M: PageMemory> Inner<M> {
+    /// Finds the page that a handle names in this pool. Says nothing about its life.
+    pub(crate) fn find(&self, handle: &PageHandle<M>) -> Result<&PageMeta, ReadError> {
+        if handle.pool() != self.identity.pool || handle.nonce() != self.identity.nonce {
+            return Err(ReadError::ForeignPool { handle_pool: handle.pool(), pool: self.identity.pool });
+        }
+        let pages = self.metas.len() as u32;
+        let page = handle.index();
+        self.metas.get(page as usize).ok_or(ReadError::OutOfRange { page, pages })
+    }
+
+    /// The error for a handle whose page is in another life.
+    #[cold]
+    pub(crate) fn stale(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
+        ReadError::Stale {
+            page: handle.index(),
+            handle_generation: handle.generation(),
+            generation: word.generation(),
+            state: word.state(),
+        }
+    }
+
+    #[cold]
+    fn unreadable(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
+        let page = handle.index();
+        let same_life = word.generation() == handle.generation() && word.state() == crate::stamp::PageState::Live;
+        match () {
+            () if !same_life => self.stale(handle, word),
+            () if word.is_pending() => ReadError::Pending { page },
+            () => ReadError::Busy { page },
+        }
+    }
+
+    fn open_guard(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<PageGuard<'_, M>, ReadError> {
+        let meta = self.find(&handle)?;
+        let page = handle.index();
+        let hazard = hazard::announce(self.identity.pool, page).ok_or(ReadError::TooManyGuards)?;
+        let word = meta.word_for_reader();
+        if !word.is_readable_as(handle.generation()) {
+            return Err(self.unreadable(&handle, word));
+        }
+        // The page was live in this life after the hazard was announced, so the owner read here is this life's.
+        if meta.owner() != Some(owner) {
+            return Err(ReadError::ForeignOwner { page, asked_owner: owner });
+        }
+        let tokens = 0..meta.extent().written();
+        Ok(PageGuard { view: PageView { inner: self, page, tokens }, hazard: Some(hazard) })
+    }
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Reads a page by handle, without a lock: for threads, FFI and engines that do not have the reservation at hand.
+    ///
+    /// The guard keeps the page from being reused; it does not keep its owner from releasing it. It covers the tokens
+    /// that were written when it was taken.
+    ///
+    /// # Cost
+    ///
+    /// O(1): one store, one fence, two loads on lines that readers share and nobody writes. No lock, no allocation.
+    ///
+    /// # Memory ordering
+    ///
+    /// Acquire: behind the writes that made the tokens written.
+    ///
+    /// # Errors
+    ///
+    /// Pool unchanged.
+    ///
+    /// - [`ReadError::ForeignPool`], [`ReadError::OutOfRange`], [`ReadError::Stale`], [`ReadError::ForeignOwner`]: the
+    ///   handle does not name a page that `owner` holds now.
+    /// - [`ReadError::Busy`], [`ReadError::Pending`]: somebody outside writes the page, or a device cleans it.
+    /// - [`ReadError::TooManyGuards`]: tens of thousands of guards are alive.
+    pub fn read(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<PageGuard<'_, M>, ReadError> {
+        let guard = self.inner.open_guard(owner, handle);
+        if guard.is_err() {
+            // Relaxed: a number to show.
+            self.inner.refused_reads.fetch_add(1, Ordering::Relaxed);
+        }
+        guard
+    }
+
+    /// Says whether a handle still names a page that `owner` holds.
+    ///
+    /// The answer can be old when it arrives; [`read`](Self::read) is the one that holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub fn check(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<(), ReadError> {
+        self.read(owner, handle).map(drop)
+    }
+
+    /// Ends a ticket whose holder says that it has finished.
+    ///
+    /// # Errors
+    ///
+    /// Counted in `stats`; nothing changed.
+    ///
+    /// - [`TicketError::AlreadyDone`]: it ended before.
+    /// - [`TicketError::Unknown`]: this pool never gave it.
+    ///
+    /// # Safety
+    ///
+    /// 1. The outside party has stopped for good: its last access to the pages happened before this call, and none is on
+    ///    its way. A return code of a transport that only says "asked to stop" is no such thing.
+    pub unsafe fn ticket_done(&self, id: TicketId) -> Result<(), TicketError> {
+        self.end_ticket(id)
+    }
+
+    /// Ends a ticket whose holder is gone: the peer's agent is destroyed, or its process is dead.
+    ///
+    /// # Errors
+    ///
+    /// As [`ticket_done`](Self::ticket_done).
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`ticket_done`](Self::ticket_done): the outside party has stopped for good. Time that has passed proves nothing.
+    pub unsafe fn ticket_revoke(&self, id: TicketId) -> Result<(), TicketError> {
+        self.end_ticket(id)
+    }
+
+    /// The memory itself.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller calls neither `clean`, `decommit`, `commit` nor `write` on pages of this pool, and reads no byte that
+    ///    somebody may be writing.
+    /// 2. What it reads there it gives to nobody: neither owner nor generation is checked.
+    #[must_use]
+    pub unsafe fn memory(&self) -> &M {
+        &self.inner.memory
+    }
+}
+
+/// A page that is being read by handle. While it lives the page is not reused.
+#[must_use = "the page is kept from reuse only while the guard lives"]
+pub struct PageGuard<'a, M: PageMemory> {
+    view: PageView<'a, M>,
+    hazard: Option<Hazard>,
+}
+
+impl<M: PageMemory> PageGuard<'_, M> {
+    /// Tokens of the page that may be read: those written when the guard was taken.
+    #[must_use]
+    pub fn written_tokens(&self) -> u32 {
+        self.view.tokens.end
+    }
+
+    /// What can be read of the page.
+    #[must_use]
+    pub fn view(&self) -> &PageView<'_, M> {
+        &self.view
+    }
+
+    /// As [`PageView::copy`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
+        self.view.copy(plane, dst)
+    }
+}
+
+impl<M: HostBytes> PageGuard<'_, M> {
+    /// As [`PageView::run`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn run(&self, plane: usize, run: u32) -> Result<&[u8], ReadError> {
+        self.view.run(plane, run)
+    }
+}
+
+impl<M: PageMemory> Drop for PageGuard<'_, M> {
+    fn drop(&mut self) {
+        self.hazard = None;
+        self.view.inner.reader_ended();
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for PageGuard<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageGuard").field("page", &self.view.page).field("tokens", &self.view.tokens).finish()
+    }
+}
+
+/// Written tokens of one page, under a guard. Shows sizes and never bytes in its `Debug`.
+pub struct PageView<'a, M: PageMemory> {
+    inner: &'a Inner<M>,
+    page: u32,
+    /// tokens of the page that the guard covers
+    tokens: Range<u32>,
+}
+
+impl<M: PageMemory> PageView<'_, M> {
+    /// The page number.
+    #[must_use]
+    pub fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Tokens of the page that are covered, counted from the page's beginning.
+    #[must_use]
+    pub fn tokens(&self) -> Range<u32> {
+        self.tokens.clone()
+    }
+
+    /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
+    ///
+    /// # Errors
+    ///
+    /// `dst` may be partly written after [`ReadError::Memory`], else it is unchanged.
+    ///
+    /// - [`ReadError::NoSuchPlane`], [`ReadError::Length`]: wrong plane, or a buffer of the wrong size.
+    /// - [`ReadError::Memory`]: the memory refused, for example because it has no bytes.
+    pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
+        let geometry = self.inner.memory.geometry();
+        let planes = geometry.planes();
+        let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
+        let expected_bytes = shape.token_bytes() * u64::from(self.tokens.end - self.tokens.start);
+        if dst.len() as u64 != expected_bytes {
+            return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
+        }
+        for piece in pieces(&self.inner.memory, plane, self.page, self.tokens.clone()) {
+            let bytes = &mut dst[piece.host.clone()];
+            // SAFETY: (1) of `PageMemory::read`: the guard behind this view keeps page and written bytes as they are, by
+            // (1) and (2) of the file.
+            unsafe { self.inner.memory.read(piece.span, bytes) }?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: HostBytes> PageView<'_, M> {
+    /// The covered tokens of one run of a plane: `[tokens, run_bytes]`. An NHD plane has one run, an HND plane one for each
+    /// head.
+    ///
+    /// # Errors
+    ///
+    /// - [`ReadError::NoSuchPlane`], [`ReadError::NoSuchRun`].
+    pub fn run(&self, plane: usize, run: u32) -> Result<&[u8], ReadError> {
+        host_run(self.inner, self.page, self.tokens.clone(), plane, run)
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for PageView<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageView").field("page", &self.page).field("tokens", &self.tokens).finish()
+    }
+}
+
+/// Lends the bytes of some tokens of a run. Whoever calls it holds a guard that covers them, by the words of the file.
+fn host_run<M: HostBytes>(
+    inner: &Inner<M>,
+    page: u32,
+    tokens: Range<u32>,
+    plane: usize,
+    run: u32,
+) -> Result<&[u8], ReadError> {
+    let geometry = inner.memory.geometry();
+    let planes = geometry.planes();
+    let (Some(shape), Some(place)) = (planes.get(plane), inner.memory.plane(plane)) else {
+        return Err(ReadError::NoSuchPlane { plane, planes: planes.len() });
+    };
+    let offset = geometry.run_offset(plane, run, tokens.start);
+    let runs = shape.runs();
+    let offset = offset.filter(|_| run < runs).ok_or(ReadError::NoSuchRun { plane, run, runs })?;
+    let len = (tokens.end - tokens.start) as usize * shape.run_bytes() as usize;
+    let first = place.page(page).wrapping_add(offset as usize);
+    // SAFETY: `first` and `len` lie in the page's slice of the plane, since the tokens lie in the page and the run in the
+    // plane, and `HostBytes` (2) makes that slice valid; (1), (2) and (3) of the file keep the bytes live, initialised
+    // and unchanged while the guard lives that the caller holds.
+    Ok(unsafe { std::slice::from_raw_parts(first, len) })
+}
+
+/// A stretch of bytes that is contiguous in the page and in the caller's token-major buffer.
+struct Piece {
+    span: Span,
+    host: Range<usize>,
+}
+
+/// Cuts some tokens of a plane into pieces: one where the plane has one run, else one for each token and run.
+fn pieces<M: PageMemory>(memory: &M, plane: usize, page: u32, tokens: Range<u32>) -> impl Iterator<Item = Piece> {
+    let geometry = memory.geometry().clone();
+    let shape = geometry.planes()[plane];
+    let (runs, run_bytes) = (shape.runs(), shape.run_bytes() as usize);
+    let (steps, step_tokens) = if runs == 1 { (1, tokens.end - tokens.start) } else { (tokens.end - tokens.start, 1) };
+    let len = step_tokens as usize * run_bytes;
+    (0..steps).flat_map(move |step| {
+        let geometry = geometry.clone();
+        (0..runs).map(move |run| {
+            // In range: the callers checked plane and tokens.
+            let offset = geometry.run_offset(plane, run, tokens.start + step * step_tokens).unwrap_or(u64::MAX);
+            let begin = (step as usize * runs as usize + run as usize) * len;
+            Piece { span: Span { page, plane: plane as u32, offset }, host: begin..begin + len }
+        })
+    })
+}
+
+/// A counted borrow of a reservation: while it lives, a reclaim leaves the pages to it.
+pub(crate) struct Borrow<'a, M: PageMemory> {
+    inner: &'a Inner<M>,
+    core: &'a Core,
+    key: RecordKey,
+}
+
+impl<'a, M: PageMemory> Borrow<'a, M> {
+    pub(crate) fn new(inner: &'a Inner<M>, core: &'a Core, key: RecordKey) -> Result<Self, NoBorrow> {
+        core.header.borrow()?;
+        Ok(Self { inner, core, key })
+    }
+}
+
+impl<M: PageMemory> Drop for Borrow<'_, M> {
+    fn drop(&mut self) {
+        if self.core.header.end_borrow() {
+            self.inner.last_borrow_ended(self.key, self.core);
+        }
+    }
+}
+
+impl From<NoBorrow> for ReadError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+impl From<NoBorrow> for WriteError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+/// The written tokens of a reservation that are being read.
+#[must_use = "the pages are kept from reuse only while the guard lives"]
+pub struct ReadGuard<'a, M: PageMemory> {
+    borrow: Borrow<'a, M>,
+    tokens: Range<u64>,
+}
+
+impl<'a, M: PageMemory> ReadGuard<'a, M> {
+    /// The caller checked that `tokens` are written and that no write ticket is open on their pages.
+    pub(crate) fn new(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Self {
+        Self { borrow, tokens }
+    }
+
+    /// Tokens that the guard covers, counted from the beginning of the request.
+    #[must_use]
+    pub fn tokens(&self) -> Range<u64> {
+        self.tokens.clone()
+    }
+
+    /// The covered pages in order, each with the tokens of it that are covered.
+    pub fn pages(&self) -> impl Iterator<Item = PageView<'_, M>> {
+        let page_tokens = u64::from(self.borrow.inner.page_tokens());
+        let (begin, end) = (self.tokens.start, self.tokens.end);
+        let ordinals = if begin < end { begin / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
+        ordinals.filter_map(move |ordinal| {
+            let first = ordinal * page_tokens;
+            let tokens = begin.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32;
+            let page = self.borrow.core.pages.get(ordinal as u32)?;
+            Some(PageView { inner: self.borrow.inner, page, tokens })
+        })
+    }
+
+    /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
+    ///
+    /// # Errors
+    ///
+    /// As [`PageView::copy`].
+    pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
+        let planes = self.borrow.inner.memory.geometry().planes();
+        let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
+        let expected_bytes = shape.token_bytes() * (self.tokens.end - self.tokens.start);
+        if dst.len() as u64 != expected_bytes {
+            return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
+        }
+        let mut rest = dst;
+        for view in self.pages() {
+            let bytes = (shape.token_bytes() * u64::from(view.tokens.end - view.tokens.start)) as usize;
+            let (now, later) = rest.split_at_mut(bytes);
+            view.copy(plane, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for ReadGuard<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadGuard").field("tokens", &self.tokens).finish()
+    }
+}
+
+/// The right to write some unwritten tokens of a reservation: a counted borrow of a reservation that the caller has
+/// exclusively, whose pages were prepared.
+pub(crate) struct WriteBorrow<'a, M: PageMemory> {
+    borrow: Borrow<'a, M>,
+    tokens: Range<u64>,
+}
+
+impl<'a, M: PageMemory> WriteBorrow<'a, M> {
+    /// Prepares the pages of `tokens`, which begin at the written extent and end within the reservation: nobody outside
+    /// writes them, no reader has seen what will be rewritten, and what will be written is noted for cleaning.
+    pub(crate) fn prepare(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Result<Self, WriteError> {
+        let (inner, core) = (borrow.inner, borrow.core);
+        let page_tokens = u64::from(inner.page_tokens());
+        let ordinals = (tokens.start / page_tokens) as u32..tokens.end.div_ceil(page_tokens) as u32;
+        for ordinal in ordinals.clone() {
+            let word = page_word(inner, core, ordinal);
+            let Some((page, word)) = word else { continue };
+            if word.is_writing() {
+                return Err(WriteError::Busy { page });
+            }
+            if word.is_pending() {
+                return Err(WriteError::Pending { page });
+            }
+        }
+        for ordinal in ordinals.clone() {
+            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+            let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
+            if inner.meta(page).extent().high() > from {
+                inner.keep_readers_off(borrow.key, core, ordinal, from)?;
+            }
+        }
+        for ordinal in ordinals {
+            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+            let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;
+            let meta = inner.meta(page);
+            meta.set_extent(meta.extent().with_high(end));
+        }
+        Ok(Self { borrow, tokens })
+    }
+
+    pub(crate) fn tokens(&self) -> Range<u64> {
+        self.tokens.clone()
+    }
+
+    /// Bytes of one token in a plane that exists.
+    pub(crate) fn token_bytes(&self, plane: usize) -> u64 {
+        self.borrow.inner.memory.geometry().planes()[plane].token_bytes()
+    }
+
+    /// Copies one plane of all the tokens. src: `[tokens, runs, run_bytes]`, token by token, its length checked.
+    pub(crate) fn store(&self, plane: usize, src: &[u8]) -> Result<(), MemoryError> {
+        let inner = self.borrow.inner;
+        let token_bytes = self.token_bytes(plane) as usize;
+        for (page, first, tokens) in self.stretches() {
+            let begin = (first - self.tokens.start) as usize * token_bytes;
+            let bytes = &src[begin..begin + (tokens.end - tokens.start) as usize * token_bytes];
+            for piece in pieces(&inner.memory, plane, page, tokens.clone()) {
+                // SAFETY: (1) of `PageMemory::write`: the page is live and this reservation's, which the caller has
+                // exclusively, and the counted borrow keeps a reclaim away; the tokens are past the written extent, so
+                // no reader covers them, and `prepare` made sure that no earlier reader did; no write ticket is open.
+                unsafe { inner.memory.write(piece.span, &bytes[piece.host.clone()]) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the tokens as written, after every plane was stored.
+    pub(crate) fn publish(&self) {
+        let inner = self.borrow.inner;
+        let bytes = inner.memory.geometry().token_bytes() * (self.tokens.end - self.tokens.start);
+        // Relaxed: a clock that decides how a page is zeroed, never whether.
+        inner.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let tick = inner.tick();
+        for (page, _, tokens) in self.stretches() {
+            let meta = inner.meta(page);
+            meta.set_heat(tick);
+            meta.set_extent(meta.extent().with_written(tokens.end));
+        }
+    }
+
+    /// Page, first token of the request, and tokens of the page, for each page that the tokens touch.
+    fn stretches(&self) -> impl Iterator<Item = (u32, u64, Range<u32>)> {
+        let page_tokens = u64::from(self.borrow.inner.page_tokens());
+        let (begin, end) = (self.tokens.start, self.tokens.end);
+        let ordinals = if begin < end { begin / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
+        ordinals.filter_map(move |ordinal| {
+            let first = ordinal * page_tokens;
+            let tokens = begin.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32;
+            let page = self.borrow.core.pages.get(ordinal as u32)?;
+            Some((page, first + u64::from(tokens.start), tokens))
+        })
+    }
+}
+
+impl<M: HostBytes> WriteBorrow<'_, M> {
+    /// Lends what the holder has of one run of a page: written tokens, and of a stored plane the new ones.
+    pub(crate) fn run(&self, plane: usize, stored: bool, ordinal: u32, run: u32) -> Result<&[u8], ReadError> {
+        let inner = self.borrow.inner;
+        let page_tokens = u64::from(inner.page_tokens());
+        let end = if stored { self.tokens.end } else { self.tokens.start };
+        let first = u64::from(ordinal) * page_tokens;
+        let page = self.borrow.core.pages.get(ordinal).filter(|_| first < end);
+        let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
+        host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
+    }
+}
+
+fn page_word<M: PageMemory>(inner: &Inner<M>, core: &Core, ordinal: u32) -> Option<(u32, StampWord)> {
+    let page = core.pages.get(ordinal)?;
+    Some((page, inner.meta(page).word_for_reader()))
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Copies the first tokens of one page to another, before the other is seen by anybody.
+    pub(crate) fn copy_prefix(&self, from: u32, to: u32, tokens: u32) -> Result<(), MemoryError> {
+        if tokens == 0 || !M::HAS_BYTES {
+            return Ok(());
+        }
+        let mut bounce = Vec::new();
+        for plane in 0..self.memory.geometry().planes().len() {
+            for piece in pieces(&self.memory, plane, from, 0..tokens) {
+                bounce.resize(piece.host.len(), 0);
+                // SAFETY: (1) of `PageMemory::read`: the tokens are written and the caller has the reservation
+                // exclusively, so that nobody writes them.
+                unsafe { self.memory.read(piece.span, &mut bounce) }?;
+                let span = Span { page: to, ..piece.span };
+                // SAFETY: (1) of `PageMemory::write`: the caller just took the page and nobody knows it yet.
+                unsafe { self.memory.write(span, &bounce) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks, under the lock that keeps every state as it is, that a page is zero from token `from` on in every run, and
+    /// in nothing but the tokens past `from`.
+    pub(crate) fn is_zero_from(&self, page: u32, from: u32) -> Result<Option<usize>, MemoryError> {
+        if !M::HAS_BYTES {
+            return Ok(None);
+        }
+        let geometry = self.memory.geometry();
+        let mut bytes = Vec::new();
+        for plane in 0..geometry.planes().len() {
+            for piece in pieces(&self.memory, plane, page, from..geometry.page_tokens()) {
+                bytes.resize(piece.host.len(), 0xff);
+                // SAFETY: (1) of `PageMemory::read`: the caller holds the lock, and asks only for pages that are free, or
+                // parked, or for tokens past the high mark of a live page, which nobody writes without the lock.
+                unsafe { self.memory.read(piece.span, &mut bytes) }?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    return Ok(Some(plane));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

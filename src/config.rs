@@ -1,0 +1,132 @@
+//! How a pool is set up.
+//!
+//! *Owns* the options and their validation. *Does not know* memory: what depends on it is checked when the pool is made.
+
+use crate::error::ConfigError;
+use crate::id::Generation;
+
+/// When a released page is zeroed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum CleanMode {
+    /// By the release itself, outside the lock, its own pages only.
+    #[default]
+    OnRelease,
+    /// By [`maintain`](crate::PagePool::maintain), a [`Scrubber`](crate::Scrubber), or the admission that needs the page.
+    Later,
+}
+
+/// Whether the pool keeps two pages for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum OwnPages {
+    /// Page 0 is `null` (padding reads it, it is always zero), page 1 is `sink` (padding writes go there, nobody reads it).
+    #[default]
+    NullAndSink,
+    /// All pages are for reservations.
+    None,
+}
+
+/// Options of a [`PagePool`](crate::PagePool).
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{CleanMode, PoolConfig};
+/// let config = PoolConfig::new(1024).with_clean_mode(CleanMode::Later);
+/// assert_eq!(config.pages(), 1024);
+/// config.validate()?;
+/// # Ok::<(), pagestamp::ConfigError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolConfig {
+    pages: u32,
+    clean_mode: CleanMode,
+    own_pages: OwnPages,
+    last_generation: Generation,
+}
+
+impl PoolConfig {
+    /// Starts from `pages` pages in circulation, the pool's own two included. The memory's `max_pages` is how far a
+    /// [`resize`](crate::PagePool::resize) may go.
+    #[must_use]
+    pub const fn new(pages: u32) -> Self {
+        Self {
+            pages,
+            clean_mode: CleanMode::OnRelease,
+            own_pages: OwnPages::NullAndSink,
+            last_generation: Generation::MAX,
+        }
+    }
+
+    /// Sets when released pages are zeroed.
+    #[must_use]
+    pub const fn with_clean_mode(mut self, mode: CleanMode) -> Self {
+        self.clean_mode = mode;
+        self
+    }
+
+    /// Sets whether the pool keeps a null and a sink page.
+    #[must_use]
+    pub const fn with_own_pages(mut self, own: OwnPages) -> Self {
+        self.own_pages = own;
+        self
+    }
+
+    /// Sets the generation that a page retires at instead of being issued in it: fewer lives than the default's 2^40 - 2. For tests that
+    /// must see pages retire.
+    #[must_use]
+    pub const fn with_last_generation(mut self, last: Generation) -> Self {
+        self.last_generation = last;
+        self
+    }
+
+    /// Pages in circulation at the start.
+    #[must_use]
+    pub const fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// When released pages are zeroed.
+    #[must_use]
+    pub const fn clean_mode(&self) -> CleanMode {
+        self.clean_mode
+    }
+
+    /// Whether the pool keeps a null and a sink page.
+    #[must_use]
+    pub const fn own_pages(&self) -> OwnPages {
+        self.own_pages
+    }
+
+    /// The generation that a page retires at.
+    #[must_use]
+    pub const fn last_generation(&self) -> Generation {
+        self.last_generation
+    }
+
+    /// Pages that the pool keeps for itself: 0 or 2.
+    #[must_use]
+    pub const fn own_page_count(&self) -> u32 {
+        match self.own_pages {
+            OwnPages::NullAndSink => 2,
+            OwnPages::None => 0,
+        }
+    }
+
+    /// Checks the options against each other.
+    ///
+    /// # Errors
+    ///
+    /// - [`ConfigError::NoPages`]: no page would be left for a reservation.
+    /// - [`ConfigError::NoGenerations`]: pages would retire before their first use.
+    pub const fn validate(&self) -> Result<(), ConfigError> {
+        if self.pages <= self.own_page_count() {
+            return Err(ConfigError::NoPages { pages: self.pages, own_pages: self.own_page_count() });
+        }
+        if self.last_generation.get() <= Generation::FIRST.get() {
+            return Err(ConfigError::NoGenerations { last_generation: self.last_generation });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! The door: proof, admission, promise, and the taking of pages.
+//!
+//! *Owns* every way in which a page becomes live. One function computes what a request needs, for the check and for the
+//! taking alike. A promise is backed by pages that are free now, so that keeping it cannot fail.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{Inner, PagePool, RecordKey, State, Status};
+use crate::admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
+use crate::error::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::PageMemory;
+use crate::reservation::{Lease, Reservation};
+
+impl<M: PageMemory> PagePool<M> {
+    /// Proves, on the live pool, that the largest request fits with the demanded headroom.
+    ///
+    /// # Cost
+    ///
+    /// O(1), one lock.
+    ///
+    /// # Errors
+    ///
+    /// - [`CapacityError::ZeroTokens`]: a plan for nothing.
+    /// - [`CapacityError::PoolTooSmall`]: the pool does not carry it. Serve no such request.
+    pub fn prove(&self, plan: CapacityPlan) -> Result<CapacityProof, CapacityError> {
+        if plan.max_request_tokens() == 0 {
+            return Err(CapacityError::ZeroTokens);
+        }
+        let inner = &*self.inner;
+        let required_pages = plan.required_pages(inner.page_tokens());
+        let state = inner.state.lock();
+        let usable_pages = inner.usable(&state);
+        if required_pages > usable_pages {
+            return Err(CapacityError::PoolTooSmall {
+                max_request_tokens: plan.max_request_tokens(),
+                headroom: plan.headroom(),
+                required_pages,
+                usable_pages,
+                pool_tokens: usable_pages * u64::from(inner.page_tokens()),
+            });
+        }
+        Ok(CapacityProof { pool: self.id(), plan, required_pages, epoch: state.epoch, usable_pages })
+    }
+
+    /// Admits a request: promises it all its pages, growth included, and takes none yet.
+    ///
+    /// # Cost
+    ///
+    /// O(1) and one lock; when too few pages are free, also the zeroing of as many dirty ones as are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
+    pub fn admit(&self, proof: &CapacityProof, request: Request) -> Result<Admitted<M>, AdmitError> {
+        let (mut state, needed) = match self.inner.room_for(proof, &request) {
+            Ok(room) => room,
+            Err(refusal) => return Err(refusal.with(request)),
+        };
+        let (key, core) = self.inner.promise(&mut state, request.owner, needed, Status::Admitted);
+        drop(state);
+        Ok(Admitted { lease: Lease::new(self.clone(), key, request.owner, core), max_tokens: request.max_tokens })
+    }
+
+    /// Admits a request and reserves its first `tokens` tokens, in one step under one lock.
+    ///
+    /// A request [with a claim](Request::with_claim) that was answered before gives the same pages again.
+    ///
+    /// # Cost
+    ///
+    /// O(pages) under the lock; when too few pages are free, also the zeroing of as many dirty ones as are missing.
+    ///
+    /// # Errors
+    ///
+    /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
+    pub fn reserve(&self, proof: &CapacityProof, request: Request, tokens: u64) -> Result<Reservation<M>, AdmitError> {
+        if tokens > request.max_tokens {
+            let max_tokens = request.max_tokens;
+            return Err(AdmitError::PastMax { request, asked_tokens: tokens, max_tokens });
+        }
+        if let Some(token) = request.claim {
+            match self.claimed_before(token, &request, tokens) {
+                Ok(Some(again)) => return Ok(again),
+                Ok(None) => {}
+                Err(source) => return Err(AdmitError::Claim { request, source }),
+            }
+        }
+        let inner = &*self.inner;
+        let (mut state, needed) = match inner.room_for(proof, &request) {
+            Ok(room) => room,
+            Err(refusal) => return Err(refusal.with(request)),
+        };
+        let (key, core) = inner.promise(&mut state, request.owner, needed, Status::Reserved);
+        let now = inner.memory.geometry().pages_for_tokens(tokens);
+        inner.take(&mut state, key, &core, request.owner, now);
+        if let Some(token) = request.claim {
+            state.note_claim(token, &request, tokens);
+        }
+        drop(state);
+        let lease = Lease::new(self.clone(), key, request.owner, core);
+        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+    }
+}
+
+/// Why there is no room, before the request is put back into the error.
+enum Refusal {
+    Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64 },
+    Rejected(RejectReason),
+    ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
+    ForeignProof { proof: CapacityProof, pool: crate::id::PoolId },
+    Suspended,
+}
+
+impl Refusal {
+    #[cold]
+    fn with(self, request: Request) -> AdmitError {
+        match self {
+            Self::Full { needed_pages, free_pages, pending_pages, promised_pages } => {
+                AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages }
+            }
+            Self::Rejected(reason) => AdmitError::Rejected(Rejected::new(request.owner, request.max_tokens, reason)),
+            Self::ProofVoid { proof_epoch, epoch, required_pages, usable_pages } => {
+                AdmitError::ProofVoid { request, proof_epoch, epoch, required_pages, usable_pages }
+            }
+            Self::ForeignProof { proof, pool } => AdmitError::ForeignProof { request, proof_pool: proof.pool, pool },
+            Self::Suspended => AdmitError::Suspended { request },
+        }
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Finds room for a request, or says why there is none. On success the lock is still held.
+    fn room_for(&self, proof: &CapacityProof, request: &Request) -> Result<(MutexGuard<'_, State>, u64), Refusal> {
+        if proof.pool != self.identity.pool {
+            return Err(Refusal::ForeignProof { proof: *proof, pool: self.identity.pool });
+        }
+        let needed_pages = self.memory.geometry().pages_for_tokens(request.max_tokens);
+        let mut state = self.state.lock();
+        loop {
+            self.check_gate(&mut state, proof, request, needed_pages)?;
+            if state.unpromised() >= needed_pages {
+                state.totals.admitted += 1;
+                return Ok((state, needed_pages));
+            }
+            state = match self.gather(state, needed_pages) {
+                Gathered::Some(state) => state,
+                Gathered::Nothing(mut state) => {
+                    state.totals.full += 1;
+                    return Err(Refusal::Full {
+                        needed_pages,
+                        free_pages: state.unpromised(),
+                        pending_pages: state.coming(),
+                        promised_pages: state.promised,
+                    });
+                }
+            };
+        }
+    }
+
+    /// What no amount of waiting for pages would change.
+    fn check_gate(
+        &self,
+        state: &mut State,
+        proof: &CapacityProof,
+        request: &Request,
+        needed_pages: u64,
+    ) -> Result<(), Refusal> {
+        if state.suspended {
+            return Err(Refusal::Suspended);
+        }
+        let usable_pages = if proof.epoch == state.epoch { proof.usable_pages } else { self.usable(state) };
+        let max_request_tokens = proof.plan.max_request_tokens();
+        let reason = if request.max_tokens == 0 {
+            RejectReason::ZeroTokens
+        } else if request.max_tokens > max_request_tokens {
+            let asked_tokens = request.max_tokens;
+            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages }
+        } else if proof.required_pages > usable_pages {
+            let (proof_epoch, epoch, required_pages) = (proof.epoch, state.epoch, proof.required_pages);
+            return Err(Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages });
+        } else {
+            return Ok(());
+        };
+        state.totals.rejected += 1;
+        Err(Refusal::Rejected(reason))
+    }
+
+    /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+        self.collect_quarantine(&mut state);
+        self.poll_fences(&mut state);
+        if state.unpromised() >= needed {
+            return Gathered::Some(state);
+        }
+        let missing = needed - state.unpromised();
+        if state.dirty.len() as u64 + state.unpromised() < needed {
+            return Gathered::Nothing(state);
+        }
+        let errors = state.totals.clean_errors;
+        let batch = self.take_dirty(&mut state, usize::try_from(missing).unwrap_or(usize::MAX));
+        drop(state);
+        self.clean_in_hand(batch);
+        let state = self.state.lock();
+        // A memory that refuses to clean must not keep the caller here.
+        if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
+    }
+
+    /// Opens a record and promises it pages that are free.
+    fn promise(&self, state: &mut State, owner: OwnerId, pages: u64, status: Status) -> (RecordKey, Arc<Core>) {
+        let (key, core) = state.open_record(owner, status);
+        if let Some(record) = state.records.get_mut(key) {
+            record.promised = pages;
+        }
+        state.promised += pages;
+        (key, core)
+    }
+
+    /// Takes promised pages: cannot fail, since a promise is backed by free pages.
+    fn take(&self, state: &mut State, key: RecordKey, core: &Core, owner: OwnerId, pages: u64) {
+        if let Some(record) = state.records.get_mut(key) {
+            record.promised -= pages;
+        }
+        state.promised -= pages;
+        self.issue_free(state, core, owner, pages);
+    }
+
+    /// Makes free pages live and appends them to a reservation's list.
+    fn issue_free(&self, state: &mut State, core: &Core, owner: OwnerId, pages: u64) {
+        let State { free, .. } = state;
+        let count = pages as u32;
+        let from = free.len().saturating_sub(count as usize);
+        let mut taken = free.drain(from..).rev();
+        core.pages.extend(count, || {
+            let page = taken.next().unwrap_or(u32::MAX);
+            self.meta(page).issue(owner);
+            page
+        });
+        drop(taken);
+        state.live += pages;
+        state.totals.pages_issued += pages;
+    }
+
+    /// Turns an admission's promise into pages.
+    pub(crate) fn take_promised(&self, lease: &Lease<M>, tokens: u64) -> Result<(), ReserveError> {
+        let core = lease.core();
+        let pages = self.memory.geometry().pages_for_tokens(tokens);
+        core.pages.make_room(pages);
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return Err(ReserveError::Revoked);
+        }
+        self.take(&mut state, lease.key(), core, lease.owner(), pages);
+        super::release::set_status(&mut state, lease.key(), Status::Reserved);
+        Ok(())
+    }
+
+    /// Grows a reservation from its present list to `pages` pages: out of its promise first, then out of what is free.
+    pub(crate) fn grow(&self, lease: &Lease<M>, max_tokens: u64, pages: u64) -> Result<(), GrowError> {
+        let core = lease.core();
+        core.pages.make_room(pages.min(self.metas.len() as u64));
+        let mut state = self.state.lock();
+        loop {
+            if core.header.is_revoked() {
+                return Err(GrowError::Revoked);
+            }
+            let usable_pages = self.usable(&state);
+            if pages > usable_pages.max(u64::from(core.pages.len())) && pages > self.promised_size(&state, lease) {
+                return Err(GrowError::NeverFits { needed_pages: pages, usable_pages });
+            }
+            let missing = pages.saturating_sub(u64::from(core.pages.len()));
+            let promised = state.records.get(lease.key()).map_or(0, |record| record.promised);
+            let beyond = missing.saturating_sub(promised);
+            if state.unpromised() >= beyond {
+                self.take(&mut state, lease.key(), core, lease.owner(), missing.min(promised));
+                self.issue_free(&mut state, core, lease.owner(), beyond);
+                return Ok(());
+            }
+            state = match self.gather(state, beyond) {
+                Gathered::Some(state) => state,
+                Gathered::Nothing(state) => {
+                    return Err(GrowError::Full {
+                        max_tokens,
+                        needed_pages: beyond,
+                        free_pages: state.unpromised(),
+                        pending_pages: state.coming(),
+                    });
+                }
+            };
+        }
+    }
+
+    /// Pages that a reservation may reach without asking anybody.
+    fn promised_size(&self, state: &State, lease: &Lease<M>) -> u64 {
+        let promised = state.records.get(lease.key()).map_or(0, |record| record.promised);
+        promised + u64::from(lease.core().pages.len())
+    }
+}
+
+/// What an attempt to bring pages back gave.
+enum Gathered<'a> {
+    /// Something changed: look again.
+    Some(MutexGuard<'a, State>),
+    /// Nothing more is to be had now.
+    Nothing(MutexGuard<'a, State>),
+}

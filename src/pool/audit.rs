@@ -1,0 +1,166 @@
+//! The audit: a full walk of the stamps against every counter and list, with all state changes stopped.
+//!
+//! *Owns* the check of C1, C2 and the promises of C9 (`audit`) and of C3 in slices (`audit_bytes`). Anything that it
+//! finds is a defect of pagestamp; nothing is repaired and nothing is clamped.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::{Inner, PagePool, State, Status};
+use crate::error::AuditError;
+use crate::memory::PageMemory;
+use crate::stamp::PageState;
+
+impl<M: PageMemory> PagePool<M> {
+    /// Walks all stamps and lists and compares them with the counters.
+    ///
+    /// # Cost
+    ///
+    /// O(all pages) under the lock.
+    ///
+    /// # Errors
+    ///
+    /// The first [`AuditError`] found.
+    pub fn audit(&self) -> Result<(), AuditError> {
+        let inner = &*self.inner;
+        let state = inner.state.lock();
+        inner.audit_counts(&state)?;
+        inner.audit_lists(&state)?;
+        inner.audit_owners(&state)?;
+        inner.audit_tickets(&state)?;
+        let (promised, free) = (state.promised, state.free.len() as u64);
+        let of_records: u64 = state.records.values().map(|record| record.promised).sum();
+        if promised > free || of_records != promised {
+            return Err(AuditError::Promises { promised: promised.max(of_records), free });
+        }
+        Ok(())
+    }
+
+    /// Checks that every free page of a range, and the null page, is zero in every byte.
+    ///
+    /// Give it a slice at a time: it holds the lock while it reads.
+    ///
+    /// # Errors
+    ///
+    /// - [`AuditError::Byte`]: a byte is not zero.
+    /// - [`AuditError::Memory`]: the memory could not be read.
+    pub fn audit_bytes(&self, pages: Range<u32>) -> Result<(), AuditError> {
+        let inner = &*self.inner;
+        let state = inner.state.lock();
+        if state.suspended {
+            return Ok(());
+        }
+        for page in pages.start..pages.end.min(self.max_pages()) {
+            let word = inner.meta(page).word();
+            if word.state() == PageState::Free || self.null_page() == Some(page) {
+                if let Some(plane) = inner.is_zero_from(page, 0)? {
+                    return Err(AuditError::Byte { page, plane });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    fn audit_counts(&self, state: &State) -> Result<(), AuditError> {
+        let mut found = [0u64; PageState::ALL.len()];
+        for meta in &self.metas {
+            found[meta.word().state() as usize] += 1;
+        }
+        for (kind, found) in PageState::ALL.into_iter().zip(found) {
+            let counted = match kind {
+                PageState::Free => state.free.len() as u64,
+                PageState::Live => state.live,
+                PageState::Cached => 0,
+                PageState::Quarantined => state.quarantined.len() as u64,
+                PageState::Cleaning => state.cleaning(),
+                PageState::Parked => state.parked.len() as u64,
+                PageState::Retired => state.retired,
+                PageState::Reserved => u64::from(self.config.own_page_count()),
+            };
+            if counted != found {
+                return Err(AuditError::Count { state: kind, counted, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Every page stands in at most one list, and its stamp says the same.
+    fn audit_lists(&self, state: &State) -> Result<(), AuditError> {
+        let mut seen = vec![false; self.metas.len()];
+        let mut stands = |page: u32, list: PageState| {
+            let found = self.meta(page).word().state();
+            let twice = std::mem::replace(&mut seen[page as usize], true);
+            if twice || found != list { Err(AuditError::Listed { page, state: found, list }) } else { Ok(()) }
+        };
+        state.free.iter().try_for_each(|page| stands(*page, PageState::Free))?;
+        state.dirty.iter().try_for_each(|page| stands(*page, PageState::Cleaning))?;
+        let mut fenced = state.fenced.iter().flat_map(|f| &f.pages);
+        fenced.try_for_each(|page| stands(*page, PageState::Cleaning))?;
+        state.quarantined.iter().try_for_each(|page| stands(*page, PageState::Quarantined))?;
+        state.parked.iter().try_for_each(|page| stands(*page, PageState::Parked))?;
+        for record in state.records.values().filter(|record| record.status == Status::Reserved) {
+            let mut result = Ok(());
+            record.core.pages.for_each_from(0, |page| {
+                if result.is_ok() {
+                    result = stands(page, PageState::Live);
+                }
+            });
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none.
+    fn audit_owners(&self, state: &State) -> Result<(), AuditError> {
+        let mut detached = 0;
+        for (page, meta) in self.metas.iter().enumerate() {
+            let (word, owner, page) = (meta.word(), meta.owner(), page as u32);
+            let fits = match word.state() {
+                PageState::Live => owner.is_some(),
+                PageState::Free | PageState::Parked | PageState::Retired | PageState::Reserved => owner.is_none(),
+                _ => true,
+            };
+            if !fits {
+                return Err(AuditError::Owner { page, state: word.state(), owner });
+            }
+            detached += u64::from(word.state() == PageState::Live && word.is_detached());
+        }
+        let mut held = 0;
+        for record in state.records.values().filter(|record| record.status == Status::Reserved) {
+            let mut wrong = None;
+            record.core.pages.for_each_from(0, |page| {
+                held += 1;
+                let owner = self.meta(page).owner();
+                if owner != Some(record.owner) {
+                    wrong = Some(AuditError::Owner { page, state: PageState::Live, owner });
+                }
+            });
+            if let Some(wrong) = wrong {
+                return Err(wrong);
+            }
+        }
+        if held + detached != state.live || detached != state.detached {
+            return Err(AuditError::Count { state: PageState::Live, counted: state.live, found: held + detached });
+        }
+        Ok(())
+    }
+
+    /// The count in each stamp equals the tickets (and waiting lanes) that name the page.
+    fn audit_tickets(&self, state: &State) -> Result<(), AuditError> {
+        let mut open: HashMap<u32, u64> = HashMap::new();
+        let tickets = state.tickets.values().flat_map(|ticket| &ticket.pages);
+        for page in tickets.chain(state.pending.iter().flat_map(|pending| &pending.pages)) {
+            *open.entry(*page).or_default() += 1;
+        }
+        for (page, meta) in self.metas.iter().enumerate() {
+            let (page, stamped) = (page as u32, u64::from(meta.word().holds()));
+            let open = open.get(&page).copied().unwrap_or(0);
+            if stamped != open {
+                return Err(AuditError::Tickets { page, stamped, open });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! Claims: a reserve that is repeated after a lost answer gives the same pages.
+//!
+//! *Owns* the table of claim tokens. A claim is *out* while its reservation exists somewhere, *kept* when that was dropped
+//! before it was confirmed (the answer was lost), and *ended* afterwards. Only kept claims expire, by the caller's clock.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{PagePool, RecordKey, State};
+use crate::admission::Request;
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::PageMemory;
+use crate::pool::Inner;
+use crate::reservation::{Extents, Lease, Reservation};
+
+/// Ended claims that are remembered, so that a late try is told so instead of getting new pages.
+const REMEMBERED: usize = 4096;
+
+/// Names a request across tries: the caller's own number and the time after which nobody will ask again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClaimToken {
+    /// The name; unique among the caller's requests.
+    pub id: u128,
+    /// When a claim whose answer was lost may be given up, in the caller's nanoseconds.
+    pub expires_at_ns: u64,
+}
+
+/// Why a claim does not give its pages again.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// The reservation of the first try still exists.
+    #[error("the claim's reservation is in use; its answer was not lost")]
+    InUse,
+    /// The claim was confirmed, released or has expired.
+    #[error("the claim has ended; ask anew under another token")]
+    Ended,
+    /// Another owner claimed it.
+    #[error("the claim belongs to another owner")]
+    ForeignOwner,
+    /// The first try asked for something else.
+    #[error("the claim was for {max_tokens} tokens, {tokens} at once")]
+    Different {
+        /// Tokens at the most, in the first try.
+        max_tokens: u64,
+        /// Tokens at once, in the first try.
+        tokens: u64,
+    },
+}
+
+/// Where a claim stands.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    Out,
+    Kept { key: RecordKey, core: Arc<Core>, extents: Extents },
+    Ended,
+}
+
+/// A claim, as the pool keeps it.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    owner: OwnerId,
+    max_tokens: u64,
+    tokens: u64,
+    expires_at_ns: u64,
+    pub(crate) standing: Standing,
+}
+
+impl State {
+    pub(crate) fn note_claim(&mut self, token: ClaimToken, request: &Request, tokens: u64) {
+        let ClaimToken { id, expires_at_ns } = token;
+        let (owner, max_tokens) = (request.owner, request.max_tokens);
+        self.claims.insert(id, Claim { owner, max_tokens, tokens, expires_at_ns, standing: Standing::Out });
+    }
+
+    /// The answer arrived: nothing is kept for the claim any more, and it is remembered for a while.
+    pub(crate) fn confirm_claim(&mut self, token: ClaimToken) {
+        self.end_claim(token);
+    }
+
+    /// Ends a claim and remembers it.
+    pub(crate) fn end_claim(&mut self, token: ClaimToken) {
+        if let Some(claim) = self.claims.get_mut(&token.id) {
+            claim.standing = Standing::Ended;
+        }
+        self.forget_old_claims();
+    }
+
+    /// Forgets the ended claims that expire first once there are too many.
+    fn forget_old_claims(&mut self) {
+        if self.claims.len() < 2 * REMEMBERED {
+            return;
+        }
+        let is_ended = |claim: &Claim| matches!(claim.standing, Standing::Ended);
+        let mut ended: Vec<(u64, u128)> =
+            self.claims.iter().filter(|(_, c)| is_ended(c)).map(|(id, c)| (c.expires_at_ns, *id)).collect();
+        ended.sort_unstable();
+        let surplus = ended.len().saturating_sub(REMEMBERED);
+        for (_, id) in ended.into_iter().take(surplus) {
+            self.claims.remove(&id);
+        }
+    }
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Gives the pages of an earlier try again. `None` when there was none.
+    pub(super) fn claimed_before(
+        &self,
+        token: ClaimToken,
+        request: &Request,
+        tokens: u64,
+    ) -> Result<Option<Reservation<M>>, ClaimError> {
+        let mut state = self.inner.state.lock();
+        let Some(claim) = state.claims.get_mut(&token.id) else { return Ok(None) };
+        if claim.owner != request.owner {
+            return Err(ClaimError::ForeignOwner);
+        }
+        if (claim.max_tokens, claim.tokens) != (request.max_tokens, tokens) {
+            return Err(ClaimError::Different { max_tokens: claim.max_tokens, tokens: claim.tokens });
+        }
+        match std::mem::replace(&mut claim.standing, Standing::Out) {
+            Standing::Out => Err(ClaimError::InUse),
+            Standing::Ended => {
+                claim.standing = Standing::Ended;
+                Err(ClaimError::Ended)
+            }
+            Standing::Kept { key, core, extents } => {
+                claim.expires_at_ns = token.expires_at_ns;
+                if core.header.is_revoked() {
+                    claim.standing = Standing::Ended;
+                    drop(state);
+                    self.inner.end_lease(key, core);
+                    return Err(ClaimError::Ended);
+                }
+                drop(state);
+                let lease = Lease::new(self.clone(), key, request.owner, core);
+                Ok(Some(Reservation::resume(lease, extents).with_claim(Some(token))))
+            }
+        }
+    }
+
+    /// Gives up claims whose answer was lost and that nobody asked for again in time: their pages are released. A claim
+    /// whose reservation exists is never touched.
+    pub fn expire_claims(&self, now_ns: u64) -> u64 {
+        let mut state = self.inner.state.lock();
+        let mut expired = Vec::new();
+        for claim in state.claims.values_mut().filter(|claim| claim.expires_at_ns <= now_ns) {
+            match std::mem::replace(&mut claim.standing, Standing::Ended) {
+                Standing::Kept { key, core, .. } => expired.push((key, core)),
+                before => claim.standing = before,
+            }
+        }
+        state.forget_old_claims();
+        drop(state);
+        let count = expired.len() as u64;
+        for (key, core) in expired {
+            self.inner.end_lease(key, core);
+        }
+        count
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Keeps the pages of a claim whose reservation was dropped before it was confirmed.
+    pub(crate) fn keep_claim(&self, token: ClaimToken, key: RecordKey, core: Arc<Core>, extents: Extents) {
+        let mut state = self.state.lock();
+        if let Some(claim) = state.claims.get_mut(&token.id) {
+            if matches!(claim.standing, Standing::Out) && !core.header.is_revoked() {
+                claim.standing = Standing::Kept { key, core, extents };
+                return;
+            }
+            claim.standing = Standing::Ended;
+        }
+        drop(state);
+        self.end_lease(key, core);
+    }
+}

@@ -1,0 +1,251 @@
+//! How pages become zero: by the release of one's own, by an admission for what it takes, by `maintain`, by a scrubber.
+//!
+//! *Owns* every call of the memory's `clean` and `poll`. No lock is held while bytes are zeroed. A page is free only after
+//! its fence is done, and a page that could not be zeroed is retired, never handed out.
+
+use std::thread::JoinHandle;
+
+use super::{Inner, PagePool, State};
+use crate::config::CleanMode;
+use crate::error::ConfigError;
+use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
+use crate::pool::state::Fenced;
+
+/// Pages that a scrubber zeroes at a time.
+const SCRUB_PAGES: usize = 64;
+/// Batches kept for reuse.
+const KEPT_BATCHES: usize = 8;
+
+/// What one call of `maintain` did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Maintained {
+    /// Pages whose zeroing was begun.
+    pub begun_pages: u64,
+    /// Pages that wait for their zeroing.
+    pub dirty_pages: u64,
+    /// Pages that are being zeroed behind fences.
+    pub fenced_pages: u64,
+    /// Pages that a guard, a borrow or a ticket holds.
+    pub quarantined_pages: u64,
+}
+
+impl State {
+    pub(crate) fn keep_batch(&mut self, mut batch: Vec<CleanPage>) {
+        if self.batches.len() < KEPT_BATCHES {
+            batch.clear();
+            self.batches.push(batch);
+        }
+    }
+}
+
+/// Pages in the hand of a thread that cleans them; should the memory panic, they go back to the dirty ones.
+struct InHand<'a, M: PageMemory> {
+    inner: &'a Inner<M>,
+    batch: Vec<CleanPage>,
+}
+
+impl<M: PageMemory> InHand<'_, M> {
+    /// Puts the pages where the answer of the memory says. Counts leave the hand in the same step.
+    fn settle(mut self, fence: Option<Fence>) {
+        let batch = std::mem::take(&mut self.batch);
+        // A fence that is done needs no second look: host memory answers so.
+        let answer = fence.map(|fence| (fence, self.inner.memory.poll(fence)));
+        let mut state = self.inner.state.lock();
+        state.in_hand -= batch.len() as u64;
+        self.inner.settle_batch(&mut state, batch, answer);
+    }
+}
+
+impl<M: PageMemory> Drop for InHand<'_, M> {
+    fn drop(&mut self) {
+        if !self.batch.is_empty() {
+            let mut state = self.inner.state.lock();
+            state.in_hand -= self.batch.len() as u64;
+            state.dirty.extend(self.batch.iter().map(|clean| clean.page));
+            state.totals.clean_errors += 1;
+        }
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Zeroes pages that were counted into the caller's hand. Called without the lock.
+    pub(crate) fn clean_in_hand(&self, batch: Vec<CleanPage>) {
+        let hand = InHand { inner: self, batch };
+        let fence = self.memory.clean(&hand.batch).ok();
+        hand.settle(fence);
+    }
+
+    fn settle_batch(&self, state: &mut State, batch: Vec<CleanPage>, answer: Option<(Fence, FenceState)>) {
+        match answer {
+            Some((_, FenceState::Done)) => {
+                state.totals.pages_cleaned += batch.len() as u64;
+                state.totals.bytes_zeroed += self.batch_bytes(&batch);
+                batch.iter().for_each(|clean| self.make_free(state, clean.page));
+            }
+            Some((_, FenceState::Failed)) => batch.iter().for_each(|clean| self.poison(state, clean.page)),
+            Some((fence, FenceState::Pending)) => {
+                state.totals.bytes_zeroed += self.batch_bytes(&batch);
+                state.fenced.push_back(Fenced { fence, pages: batch.iter().map(|clean| clean.page).collect() });
+            }
+            None => {
+                state.totals.clean_errors += 1;
+                state.dirty.extend(batch.iter().map(|clean| clean.page));
+            }
+        }
+        state.keep_batch(batch);
+    }
+
+    fn batch_bytes(&self, batch: &[CleanPage]) -> u64 {
+        let token_bytes = self.memory.geometry().token_bytes();
+        batch.iter().map(|clean| u64::from(clean.tokens) * token_bytes).sum()
+    }
+
+    /// Takes up to `most` dirty pages into the hand.
+    pub(crate) fn take_dirty(&self, state: &mut State, most: usize) -> Vec<CleanPage> {
+        let mut batch = state.batches.pop().unwrap_or_default();
+        let (tick, page_tokens) = (self.tick(), self.page_tokens());
+        for _ in 0..most.min(state.dirty.len()) {
+            let Some(page) = state.dirty.pop_front() else { break };
+            let meta = self.meta(page);
+            let heat = if tick.wrapping_sub(meta.heat()) < 16 { Heat::Hot } else { Heat::Cold };
+            batch.push(CleanPage { page, tokens: meta.extent().dirty_tokens(page_tokens), heat });
+        }
+        state.in_hand += batch.len() as u64;
+        batch
+    }
+
+    /// Frees pages whose fences are done, retires those whose fences failed. Never waits.
+    pub(crate) fn poll_fences(&self, state: &mut State) {
+        for _ in 0..state.fenced.len() {
+            let Some(fenced) = state.fenced.pop_front() else { break };
+            match self.memory.poll(fenced.fence) {
+                FenceState::Done => {
+                    state.totals.pages_cleaned += fenced.pages.len() as u64;
+                    fenced.pages.iter().for_each(|page| self.make_free(state, *page));
+                }
+                FenceState::Failed => fenced.pages.iter().for_each(|page| self.poison(state, *page)),
+                FenceState::Pending => state.fenced.push_back(fenced),
+            }
+        }
+        self.poll_pending(state);
+    }
+
+    /// Lets the host at live pages whose fence is done.
+    fn poll_pending(&self, state: &mut State) {
+        for at in (0..state.pending.len()).rev() {
+            let answer = self.memory.poll(state.pending[at].fence);
+            if answer == FenceState::Pending {
+                continue;
+            }
+            let pending = state.pending.swap_remove(at);
+            for page in pending.pages {
+                let meta = self.meta(page);
+                let word = meta.word();
+                // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
+                meta.publish(word.unheld().unwrap_or(word).with_pending(answer == FenceState::Failed));
+            }
+        }
+    }
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Does a bounded piece of what was put off: begins zeroing at most `pages` pages, looks at fences and quarantine.
+    ///
+    /// Call it from an idle loop when the pool cleans [`Later`](CleanMode::Later), and whenever guards may have ended
+    /// without anybody asking for pages since.
+    ///
+    /// # Cost
+    ///
+    /// O(pages zeroed + fences + quarantined pages); zeroing is outside the lock.
+    pub fn maintain(&self, pages: usize) -> Maintained {
+        let inner = &*self.inner;
+        let mut state = inner.state.lock();
+        inner.collect_quarantine(&mut state);
+        inner.poll_fences(&mut state);
+        let batch = inner.take_dirty(&mut state, pages);
+        let begun_pages = batch.len() as u64;
+        if batch.is_empty() {
+            state.keep_batch(batch);
+        } else {
+            drop(state);
+            inner.clean_in_hand(batch);
+            state = inner.state.lock();
+        }
+        let maintained = Maintained {
+            begun_pages,
+            dirty_pages: state.dirty.len() as u64,
+            fenced_pages: state.fenced.iter().map(|f| f.pages.len() as u64).sum(),
+            quarantined_pages: state.quarantined.len() as u64,
+        };
+        drop(state);
+        inner.give_back_parked();
+        maintained
+    }
+
+    /// Starts a thread that zeroes released pages as they come, until the value is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, when no thread can be had.
+    pub fn start_scrubber(&self) -> std::io::Result<Scrubber> {
+        let (inner, stop) = (self.inner.clone(), std::sync::Arc::new(crate::sync::AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let work = move || {
+            while !stopped.load(crate::sync::Ordering::Acquire) {
+                let mut state = inner.state.lock();
+                inner.collect_quarantine(&mut state);
+                inner.poll_fences(&mut state);
+                let batch = inner.take_dirty(&mut state, SCRUB_PAGES);
+                if batch.is_empty() {
+                    state.keep_batch(batch);
+                    // Woken by a release. The short sleep is for fences and guards, which end without a word to us.
+                    inner.dirtied.wait_for(&mut state, std::time::Duration::from_millis(1));
+                } else {
+                    drop(state);
+                    inner.clean_in_hand(batch);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("pagestamp-scrubber".into()).spawn(work)?;
+        Ok(Scrubber { stop, thread: Some(thread) })
+    }
+
+    /// Zeroes memory that may hold anybody's bytes, before the pool exists for anybody.
+    pub(super) fn clean_before_first_use(&self) -> Result<(), ConfigError> {
+        let inner = &*self.inner;
+        let page_tokens = inner.page_tokens();
+        let whole = |page| CleanPage { page, tokens: page_tokens, heat: Heat::Cold };
+        // The pool's own and the parked pages never pass through a release, so they are cleaned here and waited for by
+        // nobody: an own page is never readable, a parked one is cleaned once more when it comes back.
+        let own: Vec<CleanPage> = (0..inner.config.own_page_count()).map(whole).collect();
+        let _fence = inner.memory.clean(&own)?;
+        if inner.config.clean_mode() == CleanMode::OnRelease {
+            let mut state = inner.state.lock();
+            let batch = inner.take_dirty(&mut state, usize::MAX);
+            drop(state);
+            if !batch.is_empty() {
+                inner.clean_in_hand(batch);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A thread that zeroes released pages; ends when dropped.
+#[derive(Debug)]
+#[must_use = "dropping the scrubber stops it"]
+pub struct Scrubber {
+    stop: std::sync::Arc<crate::sync::AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Scrubber {
+    fn drop(&mut self) {
+        self.stop.store(true, crate::sync::Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A scrubber that panicked put its pages back and has nothing more to say.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Taking pages back from an owner, whatever became of its reservations: isolation never rests on `Drop`.
+//!
+//! *Owns* `reclaim`, `erase`, `clear` and `close`. What a borrow, a guard or a ticket still holds stays quarantined until
+//! that ends; only then is it zeroed and free.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::release::{Leaving, set_status};
+use super::{Inner, PagePool, RecordKey, State, Status};
+use crate::header::Revocation;
+use crate::id::{Generation, OwnerId};
+use crate::memory::PageMemory;
+use crate::stamp::PageState;
+
+/// What was taken back from an owner.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Reclaimed {
+    /// Reservations and admissions that are revoked now.
+    pub revoked: u64,
+    /// Pages that left their owner.
+    pub pages: u64,
+    /// Of these, pages that a guard, a borrow or a ticket still holds.
+    pub quarantined_pages: u64,
+}
+
+/// Proof of an erasure: which pages the owner had, and what became of their bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct EraseReceipt {
+    /// Whose bytes they were.
+    pub owner: OwnerId,
+    /// Every page that the owner held, or that was quarantined or being cleaned in its name, with the generation that ended.
+    pub pages: Vec<(u32, Generation)>,
+    /// Bytes zeroed by this call.
+    pub bytes_zeroed: u64,
+    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device.
+    pub in_flight: Vec<u32>,
+}
+
+/// Why a pool was not closed. The pool comes back.
+#[derive(Debug, Error)]
+#[error(
+    "{handles} other handles of the pool exist, {live_pages} pages are live, {quarantined_pages} quarantined, {tickets} tickets open"
+)]
+pub struct CloseError<M: PageMemory> {
+    /// The pool, unchanged.
+    pub pool: PagePool<M>,
+    /// Clones of the pool, reservations, admissions and scrubbers that keep it alive.
+    pub handles: u64,
+    /// Pages held by owners.
+    pub live_pages: u64,
+    /// Pages held by guards, borrows and tickets, or not zeroed yet.
+    pub quarantined_pages: u64,
+    /// Open tickets.
+    pub tickets: u64,
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Revokes everything that `owner` has, forgotten reservations included. Their pages are released, every handle is stale.
+    ///
+    /// An owner that has nothing gives an empty answer.
+    ///
+    /// # Cost
+    ///
+    /// O(reservations + pages of the owner) under the lock; O(all pages) when the owner has detached pages.
+    pub fn reclaim(&self, owner: OwnerId) -> Reclaimed {
+        self.inner.reclaim_where(|whose| whose == owner)
+    }
+
+    /// Revokes everything that anybody has. As if each owner was [reclaimed](Self::reclaim).
+    pub fn clear(&self) -> Reclaimed {
+        self.inner.reclaim_where(|_| true)
+    }
+
+    /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt.
+    ///
+    /// # Cost
+    ///
+    /// O(all pages) under the lock, and the zeroing of the owner's pages outside it.
+    pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
+        let inner = &*self.inner;
+        let before = inner.pages_of(&inner.state.lock(), owner);
+        let zeroed_before = inner.state.lock().totals.bytes_zeroed;
+        inner.reclaim_where(|whose| whose == owner);
+        inner.clean_now(&before);
+        let state = inner.state.lock();
+        let is_zero = |page: u32| {
+            let word = inner.meta(page).word();
+            matches!(word.state(), PageState::Free | PageState::Parked) || inner.meta(page).owner() != Some(owner)
+        };
+        let in_flight = before.iter().map(|(page, _)| *page).filter(|page| !is_zero(*page)).collect();
+        let bytes_zeroed = state.totals.bytes_zeroed - zeroed_before;
+        EraseReceipt { owner, pages: before, bytes_zeroed, in_flight }
+    }
+
+    /// Gives the memory back, if nobody uses the pool any more.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist.
+    pub fn close(self) -> Result<M, CloseError<M>> {
+        self.maintain(usize::MAX);
+        let (live_pages, quarantined_pages, tickets) = {
+            let state = self.inner.state.lock();
+            (state.live, state.coming(), state.tickets.len() as u64)
+        };
+        if live_pages + quarantined_pages + tickets > 0 {
+            let handles = Arc::strong_count(&self.inner) as u64 - 1;
+            return Err(CloseError { pool: self, handles, live_pages, quarantined_pages, tickets });
+        }
+        match Arc::try_unwrap(self.inner) {
+            Ok(inner) => Ok(inner.memory),
+            Err(inner) => {
+                let handles = Arc::strong_count(&inner) as u64 - 1;
+                Err(CloseError { pool: Self { inner }, handles, live_pages, quarantined_pages, tickets })
+            }
+        }
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Revokes what owners have for whom `whose` says yes, and begins the zeroing of what nobody holds.
+    pub(crate) fn reclaim_where(&self, whose: impl Fn(OwnerId) -> bool) -> Reclaimed {
+        let mut state = self.state.lock();
+        let used = |status| matches!(status, Status::Admitted | Status::Reserved);
+        let keys: Vec<RecordKey> =
+            state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
+        let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
+        let mut batches = Vec::new();
+        for key in keys {
+            let leaving = self.revoke(&mut state, key);
+            note(&mut reclaimed, &leaving);
+            batches.push(leaving);
+        }
+        if state.detached > 0 {
+            let leaving = self.let_go_of_detached(&mut state, &whose);
+            note(&mut reclaimed, &leaving);
+            batches.push(leaving);
+        }
+        drop(state);
+        for leaving in batches {
+            self.finish_leaving(self.state.lock(), leaving);
+        }
+        reclaimed
+    }
+
+    /// Revokes one reservation or admission and lets its pages go.
+    fn revoke(&self, state: &mut State, key: RecordKey) -> Leaving {
+        self.forget_promise(state, key);
+        let Some(core) = state.records.get(key).map(|record| Arc::clone(&record.core)) else {
+            return Leaving::default();
+        };
+        let borrowed = match core.header.revoke() {
+            Revocation::Mine => false,
+            Revocation::LastBorrower => true,
+            Revocation::Before => return Leaving::default(),
+        };
+        set_status(state, key, if borrowed { Status::Zombie } else { Status::Revoked });
+        let leaving = self.let_go_of_list(state, &core, 0, borrowed);
+        if !borrowed {
+            core.pages.truncate(0);
+        }
+        leaving
+    }
+
+    fn let_go_of_detached(&self, state: &mut State, whose: &impl Fn(OwnerId) -> bool) -> Leaving {
+        let is_theirs = |page: u32| {
+            let meta = self.meta(page);
+            let word = meta.word();
+            word.state() == PageState::Live && word.is_detached() && meta.owner().is_some_and(whose)
+        };
+        let pages: Vec<u32> = (0..self.metas.len() as u32).filter(|page| is_theirs(*page)).collect();
+        state.detached -= pages.len() as u64;
+        self.let_go(state, false, |each| pages.iter().for_each(|page| each(*page)))
+    }
+
+    /// Pages that an owner has, or that still carry its name.
+    fn pages_of(&self, _locked: &State, owner: OwnerId) -> Vec<(u32, Generation)> {
+        let of_owner = |page: u32| {
+            let meta = self.meta(page);
+            let word = meta.word();
+            let ended = match word.state() {
+                PageState::Live => word.generation(),
+                // The bump came with the release: the life that ended is the one before.
+                _ => Generation::new(word.generation().get().saturating_sub(1)).unwrap_or(Generation::FIRST),
+            };
+            (meta.owner() == Some(owner)).then_some((page, ended))
+        };
+        (0..self.metas.len() as u32).filter_map(of_owner).collect()
+    }
+
+    /// Zeroes what is dirty among these pages, now.
+    fn clean_now(&self, pages: &[(u32, Generation)]) {
+        let mut state = self.state.lock();
+        self.collect_quarantine(&mut state);
+        self.poll_fences(&mut state);
+        // Pages of one owner are what is wanted; they are moved to the front, and as many are cleaned.
+        let wanted: std::collections::HashSet<u32> = pages.iter().map(|(page, _)| *page).collect();
+        let (mine, others): (Vec<u32>, Vec<u32>) = state.dirty.drain(..).partition(|page| wanted.contains(page));
+        let count = mine.len();
+        state.dirty.extend(mine);
+        state.dirty.extend(others);
+        if count > 0 {
+            let batch = self.take_dirty(&mut state, count);
+            drop(state);
+            self.clean_in_hand(batch);
+        }
+    }
+}
+
+fn note(reclaimed: &mut Reclaimed, leaving: &Leaving) {
+    reclaimed.pages += leaving.released.pages;
+    reclaimed.quarantined_pages += leaving.released.quarantined_pages;
+}

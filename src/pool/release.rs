@@ -1,0 +1,331 @@
+//! How pages leave an owner: the generation rises at once, and nobody gets the page before it is zero.
+//!
+//! *Owns* the move from live to cleaning or quarantined, for whole reservations and for pages that the engine keeps
+//! itself. O(pages), under the lock; zeroing happens outside it.
+//!
+//! **Order.** All stamps are bumped first, then the readers' hazards are looked at once for the whole batch: see
+//! [`hazard`](crate::hazard) for why this order and no other is right.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::{Inner, PagePool, RecordKey, State, Status};
+use crate::error::{ReadError, ReleaseError};
+use crate::handle::PageHandle;
+use crate::hazard;
+use crate::header::Revocation;
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::{CleanPage, Heat, PageMemory};
+use crate::stamp::{PageState, StampWord};
+use crate::sync::Ordering;
+
+/// Bytes written after which a page counts as gone from the cache: half a usual L2.
+const HOT_TICKS: u32 = (1 << 20) >> 16;
+
+/// What a release did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct Released {
+    /// Pages that left their owner.
+    pub pages: u64,
+    /// Of these, pages that a guard, a borrow or a ticket still holds: quarantined until it ends.
+    pub quarantined_pages: u64,
+    /// The owner had been reclaimed before; there was nothing left to release.
+    pub was_revoked: bool,
+}
+
+/// Pages that have left their owner and still need their zeroing begun. They are counted as in the hand of whoever has
+/// this value, who gives it to [`Inner::finish_leaving`].
+#[derive(Debug, Default)]
+#[must_use = "the pages are in hand until finish_leaving"]
+pub(crate) struct Leaving {
+    pub(crate) batch: Vec<CleanPage>,
+    pub(crate) released: Released,
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Ends a reservation or an admission: its promise and its pages go back.
+    pub(crate) fn end_lease(&self, key: RecordKey, core: Arc<Core>) -> Released {
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            drop_revoked(&mut state, key);
+            return Released { was_revoked: true, ..Released::default() };
+        }
+        let borrowed = core.header.borrows() > 0;
+        self.forget_promise(&mut state, key);
+        let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
+        if borrowed {
+            // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
+            if core.header.revoke() == Revocation::LastBorrower {
+                set_status(&mut state, key, Status::Zombie);
+            }
+        } else {
+            state.close_record(key, core);
+        }
+        self.finish_leaving(state, leaving)
+    }
+
+    /// Gives a record's promised pages back to everyone.
+    pub(crate) fn forget_promise(&self, state: &mut State, key: RecordKey) {
+        let promised = state.records.get_mut(key).map_or(0, |record| std::mem::take(&mut record.promised));
+        state.promised -= promised;
+    }
+
+    /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
+    pub(crate) fn let_go_of_list(&self, state: &mut State, core: &Core, from: u32, borrowed: bool) -> Leaving {
+        self.let_go(state, borrowed, |each| core.pages.for_each_from(from, each))
+    }
+
+    /// Bumps, then looks at hazards, then sorts the pages that `pages` names into free, cleaning and quarantined.
+    pub(crate) fn let_go(
+        &self,
+        state: &mut State,
+        borrowed: bool,
+        pages: impl FnOnce(&mut dyn FnMut(u32)),
+    ) -> Leaving {
+        let mut leaving = Leaving { batch: state.batches.pop().unwrap_or_default(), released: Released::default() };
+        let (tick, page_tokens, last) = (self.tick(), self.page_tokens(), self.config.last_generation());
+        let crowded = self.metas.len() - state.parked.len() > state.target as usize;
+        let first_freed = state.free.len();
+        pages(&mut |page| {
+            let meta = self.meta(page);
+            let (word, extent) = (meta.word(), meta.extent());
+            let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
+            leaving.released.pages += 1;
+            if borrowed || word.holds() > 0 {
+                meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
+                state.quarantined.push(page);
+                leaving.released.quarantined_pages += 1;
+            } else if (!M::HAS_BYTES || extent.is_untouched()) && !crowded && !word.is_spent(last) {
+                meta.clear_owner();
+                meta.publish(word.with_state(PageState::Free));
+                state.free.push(page);
+            } else {
+                meta.publish(word.with_state(PageState::Cleaning));
+                let heat = if tick.wrapping_sub(meta.heat()) < HOT_TICKS { Heat::Hot } else { Heat::Cold };
+                leaving.batch.push(CleanPage { page, tokens: extent.dirty_tokens(page_tokens), heat });
+            }
+        });
+        state.live -= leaving.released.pages;
+        state.totals.pages_released += leaving.released.pages;
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        if !state.announced.is_empty() {
+            self.quarantine_announced(state, first_freed, &mut leaving);
+        }
+        self.note_quarantine(state);
+        state.in_hand += leaving.batch.len() as u64;
+        leaving
+    }
+
+    /// Moves pages that a reader announced out of what was just freed or sent to cleaning.
+    #[cold]
+    fn quarantine_announced(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
+        let announced = std::mem::take(&mut state.announced);
+        let mut caught = Vec::new();
+        let mut keep = first_freed;
+        for at in first_freed..state.free.len() {
+            let page = state.free[at];
+            if announced.contains(&page) {
+                caught.push(page);
+            } else {
+                state.free[keep] = page;
+                keep += 1;
+            }
+        }
+        state.free.truncate(keep);
+        leaving.batch.retain(|clean| {
+            let is_caught = announced.contains(&clean.page);
+            if is_caught {
+                caught.push(clean.page);
+            }
+            !is_caught
+        });
+        for page in &caught {
+            let meta = self.meta(*page);
+            meta.publish(StampWord::new(meta.word().generation(), PageState::Quarantined));
+        }
+        leaving.released.quarantined_pages += caught.len() as u64;
+        state.quarantined.append(&mut caught);
+        state.announced = announced;
+    }
+
+    /// Tells guards that end whether anybody waits for them.
+    pub(crate) fn note_quarantine(&self, state: &State) {
+        self.quarantine_hint.store(state.quarantined.len() as u32, Ordering::Relaxed);
+    }
+
+    /// Sends quarantined pages that nobody touches any more to cleaning. Zeroes nothing.
+    pub(crate) fn collect_quarantine(&self, state: &mut State) {
+        if state.quarantined.is_empty() {
+            return;
+        }
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        let (announced, dirty) = (&state.announced, &mut state.dirty);
+        state.quarantined.retain(|page| {
+            let meta = self.meta(*page);
+            let word = meta.word();
+            let held = word.holds() > 0 || word.is_borrowed() || announced.contains(page);
+            if !held {
+                meta.publish(word.with_state(PageState::Cleaning));
+                dirty.push_back(*page);
+            }
+            held
+        });
+        self.note_quarantine(state);
+        if !state.dirty.is_empty() {
+            self.dirtied.notify_one();
+        }
+    }
+
+    /// Called by a guard by handle that ended: if anybody waits for pages, look whether this was the last reader.
+    pub(crate) fn reader_ended(&self) {
+        if self.quarantine_hint.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // A busy lock means that somebody works on the lists; the next admission or `maintain` looks again.
+        if let Some(mut state) = self.state.try_lock() {
+            self.collect_quarantine(&mut state);
+        }
+    }
+
+    /// Called by the borrow that ended last on a revoked reservation: its pages may go on.
+    #[cold]
+    pub(crate) fn last_borrow_ended(&self, key: RecordKey, core: &Core) {
+        let mut state = self.state.lock();
+        core.pages.for_each_from(0, |page| {
+            let meta = self.meta(page);
+            let word = meta.word();
+            if word.is_borrowed() {
+                meta.publish(word.with_borrowed(false));
+            }
+        });
+        state.records.remove(key);
+        self.collect_quarantine(&mut state);
+    }
+
+    /// Puts pages back for good once they are zero: free, parked if the pool shrinks, retired if their lives are used up.
+    pub(crate) fn make_free(&self, state: &mut State, page: u32) {
+        let meta = self.meta(page);
+        let word = meta.word();
+        meta.clear_owner();
+        meta.set_extent(crate::stamp::Extent::default());
+        let crowded = self.metas.len() - state.parked.len() > state.target as usize;
+        if word.is_spent(self.config.last_generation()) {
+            meta.publish(word.with_state(PageState::Retired));
+            state.retired += 1;
+            state.epoch += 1;
+        } else if crowded {
+            meta.publish(word.with_state(PageState::Parked));
+            state.parked.push(page);
+            state.parked_resident.push(page);
+        } else {
+            meta.publish(word.with_state(PageState::Free));
+            state.free.push(page);
+        }
+    }
+
+    /// Takes a page out of circulation that could not be zeroed.
+    pub(crate) fn poison(&self, state: &mut State, page: u32) {
+        let meta = self.meta(page);
+        meta.clear_owner();
+        meta.publish(meta.word().with_state(PageState::Retired));
+        state.retired += 1;
+        state.totals.poisoned += 1;
+        state.epoch += 1;
+    }
+}
+
+/// Marks what a record stands for.
+pub(crate) fn set_status(state: &mut State, key: RecordKey, status: Status) {
+    if let Some(record) = state.records.get_mut(key) {
+        record.status = status;
+    }
+}
+
+/// Forgets the record of a reservation that was revoked and whose pages went back.
+fn drop_revoked(state: &mut State, key: RecordKey) {
+    if state.records.get(key).is_some_and(|record| record.status == Status::Revoked) {
+        state.records.remove(key);
+    }
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Releases pages that the engine keeps in its own arrays, in the order given: all of them or none.
+    ///
+    /// For pages that came out of [`Reservation::into_handles`](crate::Reservation::into_handles). Pages of a
+    /// reservation are released by that.
+    ///
+    /// # Cost
+    ///
+    /// O(n log n) to find a page named twice, then as a release.
+    ///
+    /// # Errors
+    ///
+    /// Pool unchanged, whichever handle is wrong.
+    ///
+    /// - [`ReleaseError::Handle`]: a handle is stale (released before), foreign, or out of range.
+    /// - [`ReleaseError::Twice`]: a page stands in the list twice.
+    /// - [`ReleaseError::Held`]: a reservation holds the page.
+    pub fn release_pages(&self, owner: OwnerId, handles: &[PageHandle<M>]) -> Result<Released, ReleaseError> {
+        let inner = &*self.inner;
+        find_twice(handles)?;
+        let mut state = inner.state.lock();
+        for (position, handle) in handles.iter().enumerate() {
+            let handle_error = |source| ReleaseError::Handle { position, source };
+            let page = inner.check_owned(owner, handle).map_err(handle_error)?;
+            if !inner.meta(page).word().is_detached() {
+                return Err(ReleaseError::Held { position, page });
+            }
+        }
+        state.detached -= handles.len() as u64;
+        let leaving = inner.let_go(&mut state, false, |each| handles.iter().for_each(|handle| each(handle.index())));
+        Ok(inner.finish_leaving(state, leaving))
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    /// Checks, under the lock, that `owner` holds the page that a handle names, whatever a writer does with it.
+    pub(crate) fn check_owned(&self, owner: OwnerId, handle: &PageHandle<M>) -> Result<u32, ReadError> {
+        let meta = self.find(handle)?;
+        let word = meta.word();
+        if word.state() != PageState::Live || word.generation() != handle.generation() {
+            return Err(self.stale(handle, word));
+        }
+        if meta.owner() != Some(owner) {
+            return Err(ReadError::ForeignOwner { page: handle.index(), asked_owner: owner });
+        }
+        Ok(handle.index())
+    }
+
+    /// Begins the zeroing of pages that left, outside the lock, or queues it.
+    pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
+        let Leaving { batch, released } = leaving;
+        if batch.is_empty() {
+            state.keep_batch(batch);
+        } else if self.config.clean_mode() == crate::config::CleanMode::Later {
+            state.in_hand -= batch.len() as u64;
+            state.dirty.extend(batch.iter().map(|clean| clean.page));
+            state.keep_batch(batch);
+            self.dirtied.notify_one();
+        } else {
+            drop(state);
+            self.clean_in_hand(batch);
+        }
+        released
+    }
+}
+
+/// Finds a page that a list of handles names twice.
+pub(crate) fn find_twice<M>(handles: &[PageHandle<M>]) -> Result<(), ReleaseError> {
+    let mut order: Vec<usize> = (0..handles.len()).collect();
+    order.sort_unstable_by_key(|at| (handles[*at].index(), *at));
+    for pair in order.windows(2) {
+        let (first, second) = (&handles[pair[0]], &handles[pair[1]]);
+        if first.index() == second.index() {
+            return Err(ReleaseError::Twice { position: pair[1], page: second.index() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! What the pool's one lock guards: the lists of pages, the counters, the registries.
+//!
+//! *Owns* every list a page can stand in, and the moves between them that need no memory. *Does not know* bytes.
+//!
+//! **Invariants** (checked by `audit`). A page stands in exactly one place: `free`, `dirty`, `fenced`, in the hand of a
+//! thread that cleans it, `quarantined`, `parked`, a reservation's list, or the engine's own arrays (detached).
+//! `promised <= free`. Every counter equals a full walk.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use slotmap::SlotMap;
+
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::{CleanPage, Fence};
+use crate::pool::claims::Claim;
+use crate::ticket::Ticket;
+
+slotmap::new_key_type! {
+    /// A record of a reservation. Records are reused, not removed, so that keys hardly ever age.
+    pub(crate) struct RecordKey;
+    /// An open ticket.
+    pub(crate) struct TicketKey;
+}
+
+/// What a record stands for now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// Nobody's; its core waits in `idle`.
+    Idle,
+    /// An admission without pages.
+    Admitted,
+    /// A reservation.
+    Reserved,
+    /// Revoked; pages went back.
+    Revoked,
+    /// Revoked while borrowed; the last borrower hands the pages back.
+    Zombie,
+}
+
+/// The pool's side of a reservation.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) core: Arc<Core>,
+    pub(crate) owner: OwnerId,
+    /// Free pages kept for its growth.
+    pub(crate) promised: u64,
+    pub(crate) status: Status,
+}
+
+/// Pages whose zeroing was begun and ends behind a fence.
+#[derive(Debug)]
+pub(crate) struct Fenced {
+    pub(crate) fence: Fence,
+    pub(crate) pages: Vec<u32>,
+}
+
+/// Events since the pool was made. They only rise.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Totals {
+    pub(crate) admitted: u64,
+    pub(crate) full: u64,
+    pub(crate) rejected: u64,
+    pub(crate) pages_issued: u64,
+    pub(crate) pages_released: u64,
+    pub(crate) pages_cleaned: u64,
+    pub(crate) bytes_zeroed: u64,
+    pub(crate) clean_errors: u64,
+    pub(crate) poisoned: u64,
+    pub(crate) late_tickets: u64,
+    pub(crate) trusted_ends: u64,
+    pub(crate) assumed_tokens: u64,
+    pub(crate) pages_moved: u64,
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) free: Vec<u32>,
+    pub(crate) dirty: VecDeque<u32>,
+    pub(crate) fenced: VecDeque<Fenced>,
+    /// Live pages that a lane waits for; the host keeps off until their fence is done.
+    pub(crate) pending: Vec<Fenced>,
+    pub(crate) in_hand: u64,
+    pub(crate) quarantined: Vec<u32>,
+    pub(crate) parked: Vec<u32>,
+    /// Parked pages whose memory was not given back yet; a part of `parked`.
+    pub(crate) parked_resident: Vec<u32>,
+    pub(crate) live: u64,
+    pub(crate) detached: u64,
+    pub(crate) retired: u64,
+    pub(crate) promised: u64,
+    /// Pages that should be in circulation, the pool's own and retired ones included.
+    pub(crate) target: u32,
+    pub(crate) epoch: u64,
+    pub(crate) suspended: bool,
+    pub(crate) records: SlotMap<RecordKey, Record>,
+    pub(crate) idle: Vec<(RecordKey, Arc<Core>)>,
+    pub(crate) tickets: SlotMap<TicketKey, Ticket>,
+    pub(crate) next_ticket: u64,
+    pub(crate) claims: HashMap<u128, Claim>,
+    pub(crate) totals: Totals,
+    /// Scratch: pages announced by readers, while a release looks at them.
+    pub(crate) announced: Vec<u32>,
+    /// Scratch: batches that come back after their cleaning, so that a release allocates nothing.
+    pub(crate) batches: Vec<Vec<CleanPage>>,
+}
+
+impl State {
+    pub(crate) fn new(target: u32) -> Self {
+        Self {
+            free: Vec::new(),
+            dirty: VecDeque::new(),
+            fenced: VecDeque::new(),
+            pending: Vec::new(),
+            in_hand: 0,
+            quarantined: Vec::new(),
+            parked: Vec::new(),
+            parked_resident: Vec::new(),
+            live: 0,
+            detached: 0,
+            retired: 0,
+            promised: 0,
+            target,
+            epoch: 1,
+            suspended: false,
+            records: SlotMap::with_key(),
+            idle: Vec::new(),
+            tickets: SlotMap::with_key(),
+            next_ticket: 1,
+            claims: HashMap::new(),
+            totals: Totals::default(),
+            announced: Vec::new(),
+            batches: Vec::new(),
+        }
+    }
+
+    /// Free pages that no promise holds.
+    pub(crate) fn unpromised(&self) -> u64 {
+        (self.free.len() as u64).saturating_sub(self.promised)
+    }
+
+    /// Pages that are being zeroed or wait for it.
+    pub(crate) fn cleaning(&self) -> u64 {
+        let fenced: u64 = self.fenced.iter().map(|f| f.pages.len() as u64).sum();
+        self.dirty.len() as u64 + fenced + self.in_hand
+    }
+
+    /// Pages on their way back to `free`.
+    pub(crate) fn coming(&self) -> u64 {
+        self.cleaning() + self.quarantined.len() as u64
+    }
+
+    /// Takes a record for `owner`: a used one, else a new one.
+    pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status) -> (RecordKey, Arc<Core>) {
+        if let Some((key, core)) = self.idle.pop() {
+            if let Some(record) = self.records.get_mut(key) {
+                record.owner = owner;
+                record.status = status;
+                return (key, core);
+            }
+        }
+        let core = Arc::new(Core::new());
+        let record = Record { core: Arc::clone(&core), owner, promised: 0, status };
+        (self.records.insert(record), core)
+    }
+
+    /// Gives a record back after its pages went. A core that grew large, or was revoked, is not kept.
+    pub(crate) fn close_record(&mut self, key: RecordKey, core: Arc<Core>) {
+        const KEPT_PAGES: usize = 4096;
+        if core.header.is_revoked() || core.pages.capacity() > KEPT_PAGES {
+            self.records.remove(key);
+            return;
+        }
+        core.pages.truncate(0);
+        if let Some(record) = self.records.get_mut(key) {
+            record.status = Status::Idle;
+            self.idle.push((key, core));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Numbers about the pool, each exact when taken.
+
+use super::PagePool;
+use crate::memory::PageMemory;
+use crate::sync::Ordering;
+
+/// Pages by state, overlays, and events since the pool was made.
+///
+/// `free + live + cached + quarantined + cleaning + parked + retired + reserved` is the number of pages of the memory.
+/// Promised and pinned pages are overlays: they are counted in one of these already.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// Zero, and nobody's.
+    pub free_pages: u64,
+    /// Held by owners.
+    pub live_pages: u64,
+    /// Reclaimable prefixes.
+    pub cached_pages: u64,
+    /// Released, held by a guard, a borrow or a ticket.
+    pub quarantined_pages: u64,
+    /// Released, being zeroed or waiting for it.
+    pub cleaning_pages: u64,
+    /// Out of circulation by a resize.
+    pub parked_pages: u64,
+    /// Out of circulation for good.
+    pub retired_pages: u64,
+    /// The pool's own (null, sink).
+    pub reserved_pages: u64,
+    /// Overlay: free pages that admissions and reservations hold for growth.
+    pub promised_pages: u64,
+    /// Overlay: live pages that the engine keeps in its own arrays.
+    pub detached_pages: u64,
+    /// Pages behind device fences: a part of `cleaning_pages`, and live pages that a lane waits for.
+    pub fenced_pages: u64,
+    /// Pages that requests can use.
+    pub usable_pages: u64,
+    /// The capacity epoch.
+    pub epoch: u64,
+    /// Reservations and admissions that exist, revoked ones that were not dropped included.
+    pub reservations: u64,
+    /// Open tickets.
+    pub tickets: u64,
+    /// Requests admitted.
+    pub admitted: u64,
+    /// Requests that had to wait.
+    pub full: u64,
+    /// Requests rejected for good.
+    pub rejected: u64,
+    /// Pages handed out.
+    pub pages_issued: u64,
+    /// Pages that left their owner.
+    pub pages_released: u64,
+    /// Pages zeroed.
+    pub pages_cleaned: u64,
+    /// Bytes zeroed.
+    pub bytes_zeroed: u64,
+    /// Times that the memory refused to clean, or panicked.
+    pub clean_errors: u64,
+    /// Pages retired because they could not be zeroed.
+    pub poisoned_pages: u64,
+    /// Pages moved because a reader was on tokens that were rewritten.
+    pub moved_pages: u64,
+    /// Ends of tickets that came late, twice, or for tickets that never were.
+    pub late_tickets: u64,
+    /// Ends of tickets taken on trust.
+    pub trusted_ticket_ends: u64,
+    /// Tokens that `assume_written` took on trust.
+    pub assumed_tokens: u64,
+    /// Reads by handle that were refused.
+    pub refused_reads: u64,
+}
+
+impl<M: PageMemory> PagePool<M> {
+    /// Counts.
+    ///
+    /// # Cost
+    ///
+    /// O(open fences + records), one lock.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let inner = &*self.inner;
+        let state = inner.state.lock();
+        let totals = state.totals;
+        let fenced: u64 = state.fenced.iter().chain(&state.pending).map(|f| f.pages.len() as u64).sum();
+        PoolStats {
+            free_pages: state.free.len() as u64,
+            live_pages: state.live,
+            cached_pages: 0,
+            quarantined_pages: state.quarantined.len() as u64,
+            cleaning_pages: state.cleaning(),
+            parked_pages: state.parked.len() as u64,
+            retired_pages: state.retired,
+            reserved_pages: u64::from(inner.config.own_page_count()),
+            promised_pages: state.promised,
+            detached_pages: state.detached,
+            fenced_pages: fenced,
+            usable_pages: inner.usable(&state),
+            epoch: state.epoch,
+            reservations: (state.records.len() - state.idle.len()) as u64,
+            tickets: state.tickets.len() as u64,
+            admitted: totals.admitted,
+            full: totals.full,
+            rejected: totals.rejected,
+            pages_issued: totals.pages_issued,
+            pages_released: totals.pages_released,
+            pages_cleaned: totals.pages_cleaned,
+            bytes_zeroed: totals.bytes_zeroed,
+            clean_errors: totals.clean_errors,
+            poisoned_pages: totals.poisoned,
+            moved_pages: totals.pages_moved,
+            late_tickets: totals.late_tickets,
+            trusted_ticket_ends: totals.trusted_ends,
+            assumed_tokens: totals.assumed_tokens,
+            refused_reads: inner.refused_reads.load(Ordering::Relaxed),
+        }
+    }
+}

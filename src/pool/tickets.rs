@@ -1,0 +1,295 @@
+//! The registry of tickets, and the move of a pinned page.
+//!
+//! *Owns* the count of tickets in each stamp. Counts come from the registry alone: a second end of a ticket is an error
+//! and changes nothing, nothing is clamped.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Inner, PagePool, RecordKey, State, TicketKey};
+use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
+use crate::handle::PageHandle;
+use crate::hazard;
+use crate::id::OwnerId;
+use crate::lease::Core;
+use crate::memory::PageMemory;
+use crate::reservation::Lease;
+use crate::stamp::PageState;
+use crate::sync::Ordering;
+use crate::ticket::{Access, HolderId, Ticket, TicketId, TicketInfo};
+
+impl<M: PageMemory> PagePool<M> {
+    /// Lets an outside party read pages by handle until its ticket ends.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was pinned.
+    ///
+    /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range or being written
+    ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page).
+    /// - [`ReleaseError::Twice`]: a page stands in the list twice.
+    pub fn pin(
+        &self,
+        owner: OwnerId,
+        handles: &[PageHandle<M>],
+        holder: HolderId,
+        deadline_ns: Option<u64>,
+    ) -> Result<TicketId, ReleaseError> {
+        super::release::find_twice(handles)?;
+        let inner = &*self.inner;
+        let mut state = inner.state.lock();
+        for (position, handle) in handles.iter().enumerate() {
+            let at = |source| ReleaseError::Handle { position, source };
+            let page = inner.check_owned(owner, handle).map_err(at)?;
+            let word = inner.meta(page).word();
+            if word.is_writing() || word.is_pending() || word.held().is_none() {
+                return Err(at(ReadError::Busy { page }));
+            }
+        }
+        let pages: Vec<u32> = handles.iter().map(PageHandle::index).collect();
+        Ok(inner.open_ticket(&mut state, pages, Access::Read, holder, deadline_ns, None))
+    }
+
+    pub(crate) fn end_ticket(&self, id: TicketId) -> Result<(), TicketError> {
+        let inner = &*self.inner;
+        let mut state = inner.state.lock();
+        let known = id.pool == self.id() && state.tickets.get(id.key).is_some_and(|t| t.sequence == id.sequence);
+        let Some(ticket) = known.then(|| state.tickets.remove(id.key)).flatten() else {
+            state.totals.late_tickets += 1;
+            let given = id.pool == self.id() && id.sequence < state.next_ticket;
+            return Err(if given { TicketError::AlreadyDone(id) } else { TicketError::Unknown(id) });
+        };
+        state.totals.trusted_ends += 1;
+        for page in &ticket.pages {
+            inner.unhold(*page);
+        }
+        if let Some(core) = ticket.core {
+            // Release: readers of the reservation that see fewer tickets are behind the writer's end.
+            core.write_tickets.fetch_sub(1, Ordering::Release);
+        }
+        inner.collect_quarantine(&mut state);
+        Ok(())
+    }
+
+    /// Shows the open tickets.
+    #[must_use]
+    pub fn tickets(&self) -> Vec<TicketInfo> {
+        let state = self.inner.state.lock();
+        let pool = self.id();
+        let show = |(key, ticket): (TicketKey, &Ticket)| TicketInfo {
+            id: TicketId { pool, sequence: ticket.sequence, key },
+            holder: ticket.holder,
+            access: ticket.access,
+            pages: ticket.pages.len() as u32,
+            deadline_ns: ticket.deadline_ns,
+        };
+        state.tickets.iter().map(show).collect()
+    }
+
+    /// Shows the open tickets whose deadline has passed. They stay open: time frees no page.
+    #[must_use]
+    pub fn overdue_tickets(&self, now_ns: u64) -> Vec<TicketInfo> {
+        let mut overdue = self.tickets();
+        overdue.retain(|ticket| ticket.deadline_ns.is_some_and(|deadline| deadline <= now_ns));
+        overdue
+    }
+}
+
+impl<M: PageMemory> Inner<M> {
+    fn unhold(&self, page: u32) {
+        let meta = self.meta(page);
+        let word = meta.word();
+        let word = word.unheld().unwrap_or(word);
+        // Write tickets share a page with nothing else, so the last hold to end is the last writer's.
+        let writing = word.is_writing() && word.holds() > 0;
+        meta.publish(word.with_writing(writing));
+    }
+
+    fn open_ticket(
+        &self,
+        state: &mut State,
+        pages: Vec<u32>,
+        access: Access,
+        holder: HolderId,
+        deadline_ns: Option<u64>,
+        core: Option<Arc<Core>>,
+    ) -> TicketId {
+        for page in &pages {
+            let meta = self.meta(*page);
+            let word = meta.word();
+            meta.publish(word.held().unwrap_or(word));
+        }
+        let sequence = state.next_ticket;
+        state.next_ticket += 1;
+        let key = state.tickets.insert(Ticket { sequence, holder, access, pages, deadline_ns, core });
+        TicketId { pool: self.identity.pool, sequence, key }
+    }
+
+    /// Opens a ticket on pages of a reservation.
+    pub(crate) fn pin(
+        &self,
+        lease: &Lease<M>,
+        ordinals: Range<u32>,
+        access: Access,
+        holder: HolderId,
+        deadline_ns: Option<u64>,
+    ) -> Result<TicketId, TicketError> {
+        let core = lease.core();
+        if ordinals.is_empty() {
+            return Err(TicketError::Empty);
+        }
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return Err(TicketError::Revoked);
+        }
+        if ordinals.end > core.pages.len() {
+            let (to_pages, pages) = (u64::from(ordinals.end), u64::from(core.pages.len()));
+            return Err(TicketError::OutOfRange { to_pages, pages });
+        }
+        let pages: Vec<u32> = ordinals.filter_map(|ordinal| core.pages.get(ordinal)).collect();
+        self.check_pinnable(&mut state, &pages, access)?;
+        if access == Access::Read {
+            return Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, None));
+        }
+        for page in &pages {
+            let meta = self.meta(*page);
+            meta.set_extent(meta.extent().whole());
+        }
+        let shared = state.records.get(lease.key()).map(|record| Arc::clone(&record.core));
+        core.write_tickets.fetch_add(1, Ordering::Release);
+        Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, shared))
+    }
+
+    /// Checks that all pages may be pinned; for a writer also hides them from readers, or none of them.
+    fn check_pinnable(&self, state: &mut State, pages: &[u32], access: Access) -> Result<(), TicketError> {
+        for page in pages.iter().copied() {
+            let word = self.meta(page).word();
+            let only_writers = word.is_writing() || word.holds() == 0;
+            let free_for = match access {
+                Access::Read => !word.is_writing() && !word.is_pending(),
+                Access::Write => only_writers && !word.is_pending(),
+            };
+            if !free_for {
+                return Err(TicketError::Busy { page });
+            }
+            if word.held().is_none() {
+                return Err(TicketError::TooMany { page });
+            }
+        }
+        if access == Access::Read {
+            return Ok(());
+        }
+        let hidden: Vec<u32> = pages.iter().copied().filter(|page| !self.meta(*page).word().is_writing()).collect();
+        hidden.iter().for_each(|page| self.set_writing(*page, true));
+        // After the stamps, as in a release: a reader that is not announced now will see the flag.
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        match hidden.iter().find(|page| state.announced.contains(page)) {
+            None => Ok(()),
+            Some(page) => {
+                hidden.iter().for_each(|page| self.set_writing(*page, false));
+                Err(TicketError::Busy { page: *page })
+            }
+        }
+    }
+
+    fn set_writing(&self, page: u32, on: bool) {
+        let meta = self.meta(page);
+        meta.publish(meta.word().with_writing(on));
+    }
+
+    /// Makes sure that no reader sees the tokens of a page from `from` on, which are about to be rewritten: the extent was
+    /// lowered before, so a reader that is not announced now will see that. A page that is read moves to a fresh one.
+    pub(crate) fn keep_readers_off(
+        &self,
+        key: RecordKey,
+        core: &Core,
+        ordinal: u32,
+        from: u32,
+    ) -> Result<(), WriteError> {
+        let Some(page) = core.pages.get(ordinal) else { return Ok(()) };
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return Err(WriteError::Revoked);
+        }
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        if self.meta(page).word().holds() == 0 && !state.announced.contains(&page) {
+            return Ok(());
+        }
+        if state.unpromised() == 0 {
+            return Err(WriteError::NoFreshPage { page });
+        }
+        let owner = state.records.get(key).map(|record| record.owner);
+        let (Some(owner), Some(fresh)) = (owner, state.free.pop()) else {
+            return Err(WriteError::NoFreshPage { page });
+        };
+        let meta = self.meta(fresh);
+        meta.issue(owner);
+        state.live += 1;
+        state.totals.pages_issued += 1;
+        state.totals.pages_moved += 1;
+        meta.set_extent(meta.extent().with_high(from));
+        if let Err(error) = self.copy_prefix(page, fresh, from) {
+            let leaving = self.let_go(&mut state, false, |each| each(fresh));
+            self.finish_leaving(state, leaving);
+            return Err(error.into());
+        }
+        meta.set_extent(meta.extent().with_written(from));
+        core.pages.set(ordinal, fresh);
+        let leaving = self.let_go(&mut state, false, |each| each(page));
+        self.finish_leaving(state, leaving);
+        Ok(())
+    }
+
+    /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.
+    pub(crate) fn shrink(&self, lease: &Lease<M>, tokens: u64) -> Option<super::Released> {
+        let core = lease.core();
+        let keep = self.memory.geometry().pages_for_tokens(tokens) as u32;
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return None;
+        }
+        self.forget_promise(&mut state, lease.key());
+        let borrowed = core.header.borrows() > 0;
+        if borrowed {
+            // Only a forgotten guard can borrow here; which pages it looks at is not known, so all stay.
+            return Some(super::Released::default());
+        }
+        let leaving = self.let_go_of_list(&mut state, core, keep, false);
+        core.pages.truncate(keep);
+        Some(self.finish_leaving(state, leaving))
+    }
+
+    /// Takes pages out of a reservation into the engine's own arrays.
+    pub(crate) fn detach(&self, lease: &Lease<M>) -> Result<Vec<PageHandle<M>>, TicketError> {
+        let core = lease.core();
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return Err(TicketError::Revoked);
+        }
+        let mut handles = Vec::with_capacity(core.pages.len() as usize);
+        let mut busy = None;
+        core.pages.for_each_from(0, |page| {
+            let word = self.meta(page).word();
+            debug_assert_eq!(word.state(), PageState::Live);
+            if word.is_writing() || core.header.borrows() > 0 {
+                busy = busy.or(Some(page));
+            }
+            handles.push(self.handle_of(page));
+        });
+        if let Some(page) = busy {
+            return Err(TicketError::Busy { page });
+        }
+        core.pages.for_each_from(0, |page| {
+            let meta = self.meta(page);
+            meta.publish(meta.word().with_detached(true));
+            meta.set_extent(meta.extent().whole());
+        });
+        state.detached += handles.len() as u64;
+        self.forget_promise(&mut state, lease.key());
+        core.pages.truncate(0);
+        if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
+            state.close_record(lease.key(), core);
+        }
+        Ok(handles)
+    }
+}
