@@ -406,7 +406,9 @@ pub enum ReadError {
         pages: u32,
     },
     /// The page was released since the handle was issued.
-    #[error("the handle names generation {handle_generation} of page {page}, which is now {state:?} in generation {generation}")]
+    #[error(
+        "the handle names generation {handle_generation} of page {page}, which is now {state:?} in generation {generation}"
+    )]
     Stale {
         /// The page.
         page: u32,

@@ -21,16 +21,16 @@ pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, PoolConfig};
 pub use error::{
-    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, RejectReason, ReleaseError,
-    ReserveError, ResizeError, SuspendError, TicketError, WriteError,
+    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, RejectReason,
+    ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use id::{Generation, OwnerId, PoolId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
 pub use pool::{
-    ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized, Scrubber,
-    Suspended,
+    ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,
+    Scrubber, Suspended,
 };
 pub use reservation::{PlaneWriter, Reservation};
 pub use stamp::PageState;

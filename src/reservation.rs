@@ -384,7 +384,8 @@ impl<M: PageMemory> Reservation<M> {
         let page_tokens = u64::from(inner.page_tokens());
         let touched = || (tokens.start / page_tokens..tokens.end.div_ceil(page_tokens)).filter(|_| !tokens.is_empty());
         let page_of = |ordinal: u64| pages.get(ordinal as u32);
-        if let Some(page) = touched().filter_map(page_of).find(|page| inner.meta(*page).word_for_reader().is_writing()) {
+        if let Some(page) = touched().filter_map(page_of).find(|page| inner.meta(*page).word_for_reader().is_writing())
+        {
             return Err(ExtentError::Busy { page });
         }
         let tick = inner.tick();

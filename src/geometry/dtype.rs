@@ -55,11 +55,7 @@ impl Dtype {
         match self {
             Dtype::F32 => 32,
             Dtype::F16 | Dtype::Bf16 => 16,
-            Dtype::Fp8E4m3
-            | Dtype::Fp8E5m2
-            | Dtype::Fp8E4m3Fnuz
-            | Dtype::Fp8E5m2Fnuz
-            | Dtype::Int8 => 8,
+            Dtype::Fp8E4m3 | Dtype::Fp8E5m2 | Dtype::Fp8E4m3Fnuz | Dtype::Fp8E5m2Fnuz | Dtype::Int8 => 8,
             Dtype::Fp4E2m1 | Dtype::Int4 => 4,
         }
     }
@@ -119,13 +115,8 @@ pub enum ScaleDtype {
 
 impl ScaleDtype {
     /// Every format, for tests and menus.
-    pub const ALL: &'static [ScaleDtype] = &[
-        ScaleDtype::F32,
-        ScaleDtype::F16,
-        ScaleDtype::Bf16,
-        ScaleDtype::E8m0,
-        ScaleDtype::E4m3,
-    ];
+    pub const ALL: &'static [ScaleDtype] =
+        &[ScaleDtype::F32, ScaleDtype::F16, ScaleDtype::Bf16, ScaleDtype::E8m0, ScaleDtype::E4m3];
 
     /// Returns the bytes of one scale.
     #[must_use]

@@ -47,9 +47,7 @@ pub enum GeometryError {
         run_bytes: u32,
     },
     /// An opaque page would hold no byte.
-    #[error(
-        "an opaque page of 0 bytes was asked for, the least is 1: give page_bytes of at least 1"
-    )]
+    #[error("an opaque page of 0 bytes was asked for, the least is 1: give page_bytes of at least 1")]
     ZeroPageBytes,
     /// One page of all planes together would be larger than the limit.
     #[error(

@@ -85,9 +85,7 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(domain: Domain) -> Self {
-        let mut encoder = Self {
-            bytes: Vec::with_capacity(256),
-        };
+        let mut encoder = Self { bytes: Vec::with_capacity(256) };
         encoder.text(domain.name()).u32(ENCODING_VERSION);
         encoder
     }

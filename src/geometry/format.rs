@@ -16,10 +16,7 @@ impl Scales {
     /// One scale per token and head is a block as long as the head. The block must divide the row.
     #[must_use]
     pub const fn every(block_elements: u32, dtype: ScaleDtype) -> Self {
-        Self {
-            block_elements,
-            dtype,
-        }
+        Self { block_elements, dtype }
     }
 
     /// Returns the elements that share a scale.
@@ -59,19 +56,13 @@ impl ElementFormat {
     /// Elements without scales in the pages.
     #[must_use]
     pub const fn plain(dtype: Dtype) -> Self {
-        Self {
-            dtype,
-            scales: None,
-        }
+        Self { dtype, scales: None }
     }
 
     /// Elements with scales that lie in the pages.
     #[must_use]
     pub const fn scaled(dtype: Dtype, scales: Scales) -> Self {
-        Self {
-            dtype,
-            scales: Some(scales),
-        }
+        Self { dtype, scales: Some(scales) }
     }
 
     /// MXFP4: 4-bit E2M1 elements, an E8M0 scale for every 32.
@@ -109,21 +100,13 @@ impl ElementFormat {
         // 2^32 elements of at most 2^5 bits
         let bits = u64::from(elements) * u64::from(self.dtype.bits());
         if !bits.is_multiple_of(8) {
-            return Err(LayoutError::PartialByte {
-                dim,
-                elements,
-                dtype: self.dtype,
-            });
+            return Err(LayoutError::PartialByte { dim, elements, dtype: self.dtype });
         }
         Ok(bits / 8)
     }
 
     /// Bytes of the scales of one row; 0 without scales.
-    pub(super) fn row_scale_bytes(
-        &self,
-        dim: LayoutDim,
-        elements: u32,
-    ) -> Result<u64, LayoutError> {
+    pub(super) fn row_scale_bytes(&self, dim: LayoutDim, elements: u32) -> Result<u64, LayoutError> {
         let Some(scales) = self.scales else {
             return Ok(0);
         };
@@ -131,11 +114,7 @@ impl ElementFormat {
         match elements.checked_rem(block_elements) {
             None => Err(LayoutError::ZeroScaleBlock { dim }),
             Some(0) => Ok(u64::from(elements / block_elements) * u64::from(scales.dtype.bytes())),
-            Some(_) => Err(LayoutError::UnevenScaleBlock {
-                dim,
-                elements,
-                block_elements,
-            }),
+            Some(_) => Err(LayoutError::UnevenScaleBlock { dim, elements, block_elements }),
         }
     }
 
@@ -144,10 +123,7 @@ impl ElementFormat {
         encoder.u32(dtype.code());
         match scales {
             None => encoder.u32(0),
-            Some(Scales {
-                block_elements,
-                dtype,
-            }) => encoder.u32(1).u32(block_elements).u32(dtype.code()),
+            Some(Scales { block_elements, dtype }) => encoder.u32(1).u32(block_elements).u32(dtype.code()),
         };
     }
 }

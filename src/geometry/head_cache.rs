@@ -156,15 +156,9 @@ impl HeadCache {
     pub(super) fn layer_planes(&self) -> Result<Vec<LayerPlane>, LayoutError> {
         let heads = SliceAxis::Heads.count(&self.heads)?;
         let k = self.key_format.row_bytes(LayoutDim::Key, self.key_dim)?;
-        let v = self
-            .value_format
-            .row_bytes(LayoutDim::Value, self.value_dim)?;
-        let k_scale = self
-            .key_format
-            .row_scale_bytes(LayoutDim::Key, self.key_dim)?;
-        let v_scale = self
-            .value_format
-            .row_scale_bytes(LayoutDim::Value, self.value_dim)?;
+        let v = self.value_format.row_bytes(LayoutDim::Value, self.value_dim)?;
+        let k_scale = self.key_format.row_scale_bytes(LayoutDim::Key, self.key_dim)?;
+        let v_scale = self.value_format.row_scale_bytes(LayoutDim::Value, self.value_dim)?;
         let plane = |kind, row_bytes: u64, sides: u128| {
             let (runs, rows_per_run) = match self.order {
                 HeadOrder::Nhd => (1, heads),
@@ -183,10 +177,9 @@ impl HeadCache {
                 plane(PlaneKind::KScale, k_scale, 1),
                 plane(PlaneKind::VScale, v_scale, 1),
             ],
-            Interleave::Together if k == v && k_scale == v_scale => vec![
-                plane(PlaneKind::Kv, k, 2),
-                plane(PlaneKind::KvScale, k_scale, 2),
-            ],
+            Interleave::Together if k == v && k_scale == v_scale => {
+                vec![plane(PlaneKind::Kv, k, 2), plane(PlaneKind::KvScale, k_scale, 2)]
+            }
             Interleave::Together => {
                 return Err(LayoutError::UnevenInterleave {
                     key_bytes: k,
@@ -202,15 +195,7 @@ impl HeadCache {
     }
 
     pub(super) fn encode(&self, encoder: &mut Encoder) {
-        let Self {
-            heads,
-            key_dim,
-            value_dim,
-            key_format,
-            value_format,
-            order,
-            interleave,
-        } = self;
+        let Self { heads, key_dim, value_dim, key_format, value_format, order, interleave } = self;
         encoder.range(heads).u32(*key_dim).u32(*value_dim);
         key_format.encode(encoder);
         value_format.encode(encoder);

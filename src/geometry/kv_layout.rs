@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::fingerprint::{Domain, Encoder};
 use super::plane_role::LayerPlane;
 use super::{
-    Fingerprint, GeometryError, HeadCache, LatentCache, LayoutError, PageGeometry, Plane,
-    PlaneRole, SliceAxis,
+    Fingerprint, GeometryError, HeadCache, LatentCache, LayoutError, PageGeometry, Plane, PlaneRole, SliceAxis,
 };
 
 /// Says what a layer caches.
@@ -76,12 +75,7 @@ impl KvLayout {
     /// Nothing is checked until [`KvLayout::validate`] or [`KvLayout::geometry`].
     #[must_use]
     pub fn new(page_tokens: u32, layers: u32, cache: impl Into<LayerCache>) -> Self {
-        Self {
-            page_tokens,
-            layers: 0..layers,
-            cache: cache.into(),
-            layer_planes: LayerPlanes::PerLayer,
-        }
+        Self { page_tokens, layers: 0..layers, cache: cache.into(), layer_planes: LayerPlanes::PerLayer }
     }
 
     /// Sets which layers of the model are here; counted in the whole model.
@@ -158,10 +152,9 @@ impl KvLayout {
         let one_layer = self.one_layer()?;
         let layers = SliceAxis::Layers.count(&self.layers)?;
         let planes = match self.layer_planes {
-            LayerPlanes::Shared => one_layer
-                .iter()
-                .map(|plane| checked_plane(plane, layers))
-                .collect::<Result<Vec<_>, _>>()?,
+            LayerPlanes::Shared => {
+                one_layer.iter().map(|plane| checked_plane(plane, layers)).collect::<Result<Vec<_>, _>>()?
+            }
             LayerPlanes::PerLayer => one_layer
                 .iter()
                 .map(|plane| checked_plane(plane, 1))
@@ -181,17 +174,13 @@ impl KvLayout {
     pub fn roles(&self) -> Result<Vec<PlaneRole>, LayoutError> {
         self.validate()?;
         let one_layer = self.one_layer()?;
-        let of_layers = |layers: Range<u32>| {
-            one_layer
-                .iter()
-                .map(move |plane| PlaneRole::new(layers.clone(), plane.kind))
-        };
+        let of_layers =
+            |layers: Range<u32>| one_layer.iter().map(move |plane| PlaneRole::new(layers.clone(), plane.kind));
         Ok(match self.layer_planes {
             LayerPlanes::Shared => of_layers(self.layers()).collect(),
-            LayerPlanes::PerLayer => self
-                .layers()
-                .flat_map(|layer| of_layers(layer..layer.saturating_add(1)))
-                .collect(),
+            LayerPlanes::PerLayer => {
+                self.layers().flat_map(|layer| of_layers(layer..layer.saturating_add(1))).collect()
+            }
         })
     }
 
@@ -207,12 +196,7 @@ impl KvLayout {
     }
 
     pub(super) fn encode(&self, encoder: &mut Encoder) {
-        let Self {
-            page_tokens,
-            layers,
-            cache,
-            layer_planes,
-        } = self;
+        let Self { page_tokens, layers, cache, layer_planes } = self;
         encoder.u32(*page_tokens).range(layers);
         encoder.u32(match layer_planes {
             LayerPlanes::PerLayer => 1,
@@ -236,12 +220,7 @@ impl KvLayout {
             LayerCache::Heads(cache) => LayerCache::Heads(cache.clone().with_heads(heads)),
             LayerCache::Latent(cache) => LayerCache::Latent(cache.clone()),
         };
-        Self {
-            page_tokens: self.page_tokens,
-            layers,
-            cache,
-            layer_planes: self.layer_planes,
-        }
+        Self { page_tokens: self.page_tokens, layers, cache, layer_planes: self.layer_planes }
     }
 
     fn one_layer(&self) -> Result<Vec<LayerPlane>, LayoutError> {
@@ -270,13 +249,8 @@ fn checked_plane(plane: &LayerPlane, layers: u32) -> Result<Plane, LayoutError> 
     let runs = plane.runs * u128::from(layers);
     let max = u32::MAX;
     Ok(Plane::per_token(
-        u32::try_from(runs).map_err(|_| LayoutError::TooManyRuns {
-            runs,
-            max_runs: max,
-        })?,
-        u32::try_from(plane.run_bytes).map_err(|_| LayoutError::RunTooLarge {
-            run_bytes: plane.run_bytes,
-            max_run_bytes: max,
-        })?,
+        u32::try_from(runs).map_err(|_| LayoutError::TooManyRuns { runs, max_runs: max })?,
+        u32::try_from(plane.run_bytes)
+            .map_err(|_| LayoutError::RunTooLarge { run_bytes: plane.run_bytes, max_run_bytes: max })?,
     ))
 }

@@ -122,19 +122,10 @@ impl LatentCache {
     }
 
     pub(super) fn layer_planes(&self) -> Result<Vec<LayerPlane>, LayoutError> {
-        let plane = |kind, run_bytes: u64| LayerPlane {
-            kind,
-            runs: 1,
-            run_bytes: u128::from(run_bytes),
-        };
-        let latent = self
-            .latent_format
-            .row_bytes(LayoutDim::Latent, self.latent_dim)?;
-        let scale = self
-            .latent_format
-            .row_scale_bytes(LayoutDim::Latent, self.latent_dim)?;
-        let rope =
-            ElementFormat::plain(self.rope_dtype).row_bytes(LayoutDim::Rope, self.rope_dim)?;
+        let plane = |kind, run_bytes: u64| LayerPlane { kind, runs: 1, run_bytes: u128::from(run_bytes) };
+        let latent = self.latent_format.row_bytes(LayoutDim::Latent, self.latent_dim)?;
+        let scale = self.latent_format.row_scale_bytes(LayoutDim::Latent, self.latent_dim)?;
+        let rope = ElementFormat::plain(self.rope_dtype).row_bytes(LayoutDim::Rope, self.rope_dim)?;
         let mut planes = match self.packing {
             // each is at most 2^34
             LatentPacking::Together => vec![plane(PlaneKind::Latent, latent + scale + rope)],
@@ -145,10 +136,7 @@ impl LatentCache {
             ],
         };
         if let Some((dim, format)) = self.indexer {
-            planes.push(plane(
-                PlaneKind::Indexer,
-                format.row_bytes(LayoutDim::Indexer, dim)?,
-            ));
+            planes.push(plane(PlaneKind::Indexer, format.row_bytes(LayoutDim::Indexer, dim)?));
             let scale = format.row_scale_bytes(LayoutDim::Indexer, dim)?;
             planes.push(plane(PlaneKind::IndexerScale, scale));
         }
@@ -158,14 +146,7 @@ impl LatentCache {
     }
 
     pub(super) fn encode(&self, encoder: &mut Encoder) {
-        let Self {
-            latent_dim,
-            rope_dim,
-            latent_format,
-            rope_dtype,
-            packing,
-            indexer,
-        } = self;
+        let Self { latent_dim, rope_dim, latent_format, rope_dtype, packing, indexer } = self;
         encoder.u32(*latent_dim).u32(*rope_dim);
         latent_format.encode(encoder);
         encoder.u32(rope_dtype.code());

@@ -47,9 +47,7 @@ pub enum LayoutError {
         dim: LayoutDim,
     },
     /// A row of elements does not end on a byte.
-    #[error(
-        "{elements} {dim} elements of {dtype} end inside a byte: give an even number of elements"
-    )]
+    #[error("{elements} {dim} elements of {dtype} end inside a byte: give an even number of elements")]
     PartialByte {
         /// The dimension.
         dim: LayoutDim,
@@ -59,9 +57,7 @@ pub enum LayoutError {
         dtype: Dtype,
     },
     /// A block of 0 elements has a scale.
-    #[error(
-        "the {dim} scales cover 0 elements each, the least is 1: give the elements that share a scale"
-    )]
+    #[error("the {dim} scales cover 0 elements each, the least is 1: give the elements that share a scale")]
     ZeroScaleBlock {
         /// The dimension.
         dim: LayoutDim,
@@ -93,9 +89,7 @@ pub enum LayoutError {
         value_scale_bytes: u64,
     },
     /// A plane would have more runs per token than the limit.
-    #[error(
-        "a plane of {runs} runs per token was asked for, the limit is {max_runs}: share fewer layers or heads"
-    )]
+    #[error("a plane of {runs} runs per token was asked for, the limit is {max_runs}: share fewer layers or heads")]
     TooManyRuns {
         /// Runs that were asked for.
         runs: u128,
@@ -103,9 +97,7 @@ pub enum LayoutError {
         max_runs: u32,
     },
     /// A run would be larger than the limit.
-    #[error(
-        "a run of {run_bytes} bytes was asked for, the limit is {max_run_bytes}: use fewer heads or elements"
-    )]
+    #[error("a run of {run_bytes} bytes was asked for, the limit is {max_run_bytes}: use fewer heads or elements")]
     RunTooLarge {
         /// Bytes of one run that were asked for.
         run_bytes: u128,
@@ -123,9 +115,7 @@ pub enum LayoutError {
         end: u32,
     },
     /// A range reaches past the model.
-    #[error(
-        "{axis} {start}..{end} were asked for, the model has {count}: give a range inside 0..{count}"
-    )]
+    #[error("{axis} {start}..{end} were asked for, the model has {count}: give a range inside 0..{count}")]
     OutsideModel {
         /// What was cut.
         axis: SliceAxis,
@@ -147,17 +137,13 @@ pub enum LayoutError {
         first_head: u32,
     },
     /// The model or the revision has no name.
-    #[error(
-        "the {part} is an empty string, the least is 1 byte: name it, or two models pass for one"
-    )]
+    #[error("the {part} is an empty string, the least is 1 byte: name it, or two models pass for one")]
     EmptyName {
         /// Which of the two.
         part: NamespacePart,
     },
     /// The model or the revision has too long a name.
-    #[error(
-        "the {part} is {name_bytes} bytes long, the limit is {max_name_bytes}: shorten it or give its digest"
-    )]
+    #[error("the {part} is {name_bytes} bytes long, the limit is {max_name_bytes}: shorten it or give its digest")]
     NameTooLong {
         /// Which of the two.
         part: NamespacePart,

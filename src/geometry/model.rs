@@ -64,10 +64,7 @@ impl ModelLayout {
     /// - [`LayoutError::NotWhole`]: the layout does not begin with layer 0 and head 0
     /// - and as [`KvLayout::geometry`]
     pub fn new(model: &str, revision: &str, whole: KvLayout) -> Result<Self, LayoutError> {
-        for (part, name) in [
-            (NamespacePart::Model, model),
-            (NamespacePart::Revision, revision),
-        ] {
+        for (part, name) in [(NamespacePart::Model, model), (NamespacePart::Revision, revision)] {
             if name.is_empty() {
                 return Err(LayoutError::EmptyName { part });
             }
@@ -81,16 +78,9 @@ impl ModelLayout {
         }
         whole.validate()?;
         if whole.layers().start != 0 || whole.heads().start != 0 {
-            return Err(LayoutError::NotWhole {
-                first_layer: whole.layers().start,
-                first_head: whole.heads().start,
-            });
+            return Err(LayoutError::NotWhole { first_layer: whole.layers().start, first_head: whole.heads().start });
         }
-        Ok(Self {
-            model: model.into(),
-            revision: revision.into(),
-            whole,
-        })
+        Ok(Self { model: model.into(), revision: revision.into(), whole })
     }
 
     /// Returns the model's name.
@@ -176,11 +166,7 @@ impl ModelLayout {
     }
 
     fn encode(&self, encoder: &mut Encoder) {
-        let Self {
-            model,
-            revision,
-            whole,
-        } = self;
+        let Self { model, revision, whole } = self;
         encoder.text(model).text(revision);
         whole.encode(encoder);
     }

@@ -62,49 +62,24 @@ impl PageGeometry {
             return Err(GeometryError::ZeroPageTokens);
         }
         if page_tokens > Self::MAX_PAGE_TOKENS {
-            return Err(GeometryError::TooManyPageTokens {
-                page_tokens,
-                max_page_tokens: Self::MAX_PAGE_TOKENS,
-            });
+            return Err(GeometryError::TooManyPageTokens { page_tokens, max_page_tokens: Self::MAX_PAGE_TOKENS });
         }
         if planes.is_empty() {
             return Err(GeometryError::ZeroPlanes);
         }
         if planes.len() > Self::MAX_PLANES {
-            return Err(GeometryError::TooManyPlanes {
-                planes: planes.len(),
-                max_planes: Self::MAX_PLANES,
-            });
+            return Err(GeometryError::TooManyPlanes { planes: planes.len(), max_planes: Self::MAX_PLANES });
         }
-        if let Some((plane, shape)) = planes
-            .iter()
-            .enumerate()
-            .find(|(_, plane)| plane.token_bytes() == 0)
-        {
-            return Err(GeometryError::EmptyPlane {
-                plane,
-                runs: shape.runs(),
-                run_bytes: shape.run_bytes(),
-            });
+        if let Some((plane, shape)) = planes.iter().enumerate().find(|(_, plane)| plane.token_bytes() == 0) {
+            return Err(GeometryError::EmptyPlane { plane, runs: shape.runs(), run_bytes: shape.run_bytes() });
         }
         // at most 2^12 planes of 2^64 bytes per token and 2^15 tokens: far below 2^128
-        let token_bytes: u128 = planes
-            .iter()
-            .map(|plane| u128::from(plane.token_bytes()))
-            .sum();
+        let token_bytes: u128 = planes.iter().map(|plane| u128::from(plane.token_bytes())).sum();
         let page_bytes = token_bytes * u128::from(page_tokens);
-        let too_large = GeometryError::PageTooLarge {
-            page_bytes,
-            max_page_bytes: Self::MAX_PAGE_BYTES,
-        };
+        let too_large = GeometryError::PageTooLarge { page_bytes, max_page_bytes: Self::MAX_PAGE_BYTES };
         match (u64::try_from(token_bytes), u64::try_from(page_bytes)) {
             (Ok(token_bytes), Ok(total_page_bytes)) if total_page_bytes <= Self::MAX_PAGE_BYTES => {
-                Ok(Self {
-                    page_tokens,
-                    token_bytes,
-                    total_page_bytes,
-                    planes: planes.into(),
-                })
+                Ok(Self { page_tokens, token_bytes, total_page_bytes, planes: planes.into() })
             }
             _ => Err(too_large),
         }
@@ -144,10 +119,7 @@ impl PageGeometry {
     /// Returns the bytes of one page in one plane, or `None` when there is no such plane.
     #[must_use]
     pub fn page_bytes(&self, plane: usize) -> Option<u64> {
-        self.planes
-            .get(plane)?
-            .token_bytes()
-            .checked_mul(u64::from(self.page_tokens))
+        self.planes.get(plane)?.token_bytes().checked_mul(u64::from(self.page_tokens))
     }
 
     /// Returns the bytes of one page in all planes together.
@@ -193,22 +165,11 @@ impl PageGeometry {
     /// - [`GeometryError::NoSuchPlane`]
     /// - [`GeometryError::StrideTooSmall`]: pages would overlap
     /// - [`GeometryError::PlaneTooLarge`]: more than [`PageGeometry::MAX_PLANE_BYTES`]
-    pub fn plane_bytes(
-        &self,
-        plane: usize,
-        pages: u32,
-        stride_bytes: u64,
-    ) -> Result<u64, GeometryError> {
-        let page_bytes = self.page_bytes(plane).ok_or(GeometryError::NoSuchPlane {
-            plane,
-            planes: self.planes.len(),
-        })?;
+    pub fn plane_bytes(&self, plane: usize, pages: u32, stride_bytes: u64) -> Result<u64, GeometryError> {
+        let page_bytes =
+            self.page_bytes(plane).ok_or(GeometryError::NoSuchPlane { plane, planes: self.planes.len() })?;
         if stride_bytes < page_bytes {
-            return Err(GeometryError::StrideTooSmall {
-                plane,
-                stride_bytes,
-                page_bytes,
-            });
+            return Err(GeometryError::StrideTooSmall { plane, stride_bytes, page_bytes });
         }
         let Some(last) = pages.checked_sub(1) else {
             return Ok(0);
@@ -238,9 +199,7 @@ impl PageGeometry {
             return None;
         }
         let run_bytes = u64::from(shape.run_bytes());
-        let runs_start = u64::from(run)
-            .checked_mul(u64::from(self.page_tokens))?
-            .checked_mul(run_bytes)?;
+        let runs_start = u64::from(run).checked_mul(u64::from(self.page_tokens))?.checked_mul(run_bytes)?;
         runs_start.checked_add(u64::from(token_in_page).checked_mul(run_bytes)?)
     }
 

@@ -20,23 +20,14 @@ impl SliceAxis {
     /// The length of a range; an empty or backward one is refused.
     pub(super) fn count(self, range: &Range<u32>) -> Result<u32, LayoutError> {
         match range.end.checked_sub(range.start) {
-            None | Some(0) => Err(LayoutError::EmptyRange {
-                axis: self,
-                start: range.start,
-                end: range.end,
-            }),
+            None | Some(0) => Err(LayoutError::EmptyRange { axis: self, start: range.start, end: range.end }),
             Some(count) => Ok(count),
         }
     }
 
     fn within(self, range: &Range<u32>, model: &Range<u32>) -> Result<(), LayoutError> {
         if range.start < model.start || range.end > model.end {
-            return Err(LayoutError::OutsideModel {
-                axis: self,
-                start: range.start,
-                end: range.end,
-                count: model.end,
-            });
+            return Err(LayoutError::OutsideModel { axis: self, start: range.start, end: range.end, count: model.end });
         }
         Ok(())
     }
@@ -89,10 +80,7 @@ impl Slice {
     /// Names all layers and all KV heads of a model.
     #[must_use]
     pub fn whole(model: &ModelLayout) -> Self {
-        Self {
-            layers: 0..model.layers(),
-            heads: 0..model.kv_heads(),
-        }
+        Self { layers: 0..model.layers(), heads: 0..model.kv_heads() }
     }
 
     /// Returns the layers, counted in the whole model.

@@ -133,9 +133,7 @@ pub enum MemoryError {
         planes: usize,
     },
     /// A foreign plane's stride is shorter than a page: pages would overlap.
-    #[error(
-        "foreign plane {plane} has a stride of {stride_bytes} bytes, shorter than its pages of {page_bytes}"
-    )]
+    #[error("foreign plane {plane} has a stride of {stride_bytes} bytes, shorter than its pages of {page_bytes}")]
     ForeignStride {
         /// The plane at fault.
         plane: u32,

@@ -1,17 +1,12 @@
 //! Memory that the engine allocated and keeps.
-#![expect(
-    unsafe_code,
-    reason = "implements the unsafe memory traits over planes that it is told of"
-)]
+#![expect(unsafe_code, reason = "implements the unsafe memory traits over planes that it is told of")]
 
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::host::{done_only, known};
 use super::planes::{Padding, Planes, check_range};
-use super::{
-    CleanPage, Fence, FenceState, Heat, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span,
-};
+use super::{CleanPage, Fence, FenceState, Heat, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
 /// A plane that somebody else allocated: page `i` begins at `base + i * stride_bytes`.
@@ -91,11 +86,7 @@ impl ForeignMemory {
     /// 2. Until then, whoever else reads or writes bytes of a page does so only as the holder of that page, by the rules of the pool that the memory
     ///    is given to: not before the page is handed out, not after it is released, and ordered with this library's own accesses (joined,
     ///    synchronised with the device). A reader or writer that breaks this breaks isolation, and no check can see it.
-    pub unsafe fn new(
-        geometry: PageGeometry,
-        max_pages: u32,
-        planes: &[ForeignPlane],
-    ) -> Result<Self, MemoryError> {
+    pub unsafe fn new(geometry: PageGeometry, max_pages: u32, planes: &[ForeignPlane]) -> Result<Self, MemoryError> {
         let hosts = check(&geometry, max_pages, planes)?;
         // SAFETY: `Planes::new` (1): checked above. (2): (1) of the caller; lengths, strides and overlap checked above; padding is not touched.
         // (3): (2) of the caller.
@@ -116,11 +107,7 @@ impl ForeignMemory {
     fn zero_pages(&self, pages: Range<u32>) {
         let tokens = self.geometry().page_tokens();
         for page in pages {
-            let batch = [CleanPage {
-                page,
-                tokens,
-                heat: Heat::Cold,
-            }];
+            let batch = [CleanPage { page, tokens, heat: Heat::Cold }];
             if let Ok(batch) = self.planes.check_batch(&batch) {
                 self.planes.zero_batch(batch);
             }
@@ -128,19 +115,12 @@ impl ForeignMemory {
     }
 }
 
-fn check(
-    geometry: &PageGeometry,
-    max_pages: u32,
-    planes: &[ForeignPlane],
-) -> Result<Vec<HostPlane>, MemoryError> {
+fn check(geometry: &PageGeometry, max_pages: u32, planes: &[ForeignPlane]) -> Result<Vec<HostPlane>, MemoryError> {
     if max_pages == 0 {
         return Err(MemoryError::NoPages);
     }
     if planes.len() != geometry.planes().len() {
-        return Err(MemoryError::ForeignPlanes {
-            given: planes.len(),
-            planes: geometry.planes().len(),
-        });
+        return Err(MemoryError::ForeignPlanes { given: planes.len(), planes: geometry.planes().len() });
     }
     let hosts = planes
         .iter()
@@ -149,11 +129,7 @@ fn check(
         .collect::<Result<Vec<_>, _>>()?;
     for (first, a) in (0_u32..).zip(&hosts) {
         for (second, b) in (0_u32..).zip(&hosts).skip(first as usize + 1) {
-            let apart = if a.base() <= b.base() {
-                apart(a, b, max_pages)
-            } else {
-                apart(b, a, max_pages)
-            };
+            let apart = if a.base() <= b.base() { apart(a, b, max_pages) } else { apart(b, a, max_pages) };
             if !apart {
                 return Err(MemoryError::ForeignOverlap { first, second });
             }
@@ -169,33 +145,17 @@ fn check_plane(
     plane: u32,
 ) -> Result<HostPlane, MemoryError> {
     let page_bytes = geometry.page_bytes(plane as usize).unwrap_or(u64::MAX);
-    let ForeignPlane {
-        base,
-        stride_bytes,
-        len_bytes,
-    } = *foreign;
+    let ForeignPlane { base, stride_bytes, len_bytes } = *foreign;
     if stride_bytes < page_bytes {
-        return Err(MemoryError::ForeignStride {
-            plane,
-            stride_bytes,
-            page_bytes,
-        });
+        return Err(MemoryError::ForeignStride { plane, stride_bytes, page_bytes });
     }
-    let overflow = MemoryError::Overflow {
-        plane,
-        pages: max_pages,
-        page_bytes,
-    };
+    let overflow = MemoryError::Overflow { plane, pages: max_pages, page_bytes };
     let needed_bytes = stride_bytes
         .checked_mul(u64::from(max_pages - 1))
         .and_then(|before| before.checked_add(page_bytes))
         .ok_or(overflow)?;
     if len_bytes < needed_bytes {
-        return Err(MemoryError::ForeignTooShort {
-            plane,
-            len_bytes,
-            needed_bytes,
-        });
+        return Err(MemoryError::ForeignTooShort { plane, len_bytes, needed_bytes });
     }
     let fits = usize::try_from(len_bytes)
         .ok()
@@ -214,9 +174,8 @@ fn check_plane(
 fn apart(a: &HostPlane, b: &HostPlane, max_pages: u32) -> bool {
     let last = max_pages as usize - 1;
     let begin = |plane: &HostPlane, page: usize| plane.base().addr().get() + page * plane.stride();
-    let meet = |i: usize, j: usize| {
-        begin(a, i) < begin(b, j) + b.page_bytes() && begin(b, j) < begin(a, i) + a.page_bytes()
-    };
+    let meet =
+        |i: usize, j: usize| begin(a, i) < begin(b, j) + b.page_bytes() && begin(b, j) < begin(a, i) + a.page_bytes();
     if begin(a, last) + a.page_bytes() <= begin(b, 0) {
         return true;
     }

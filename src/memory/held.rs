@@ -1,18 +1,12 @@
 //! A test double of a device: its fences stay open until a test says otherwise.
-#![expect(
-    unsafe_code,
-    reason = "implements the unsafe memory traits by passing on to host memory"
-)]
+#![expect(unsafe_code, reason = "implements the unsafe memory traits by passing on to host memory")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use super::{
-    CleanPage, Fence, FenceState, HostBytes, HostMemory, HostPlane, Lane, MemoryError, PageMemory,
-    Span,
-};
+use super::{CleanPage, Fence, FenceState, HostBytes, HostMemory, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
 /// Host memory that cleans when a test says so: a stand-in for a device whose queue is as slow, or as broken, as the test needs. Not for production.
@@ -78,22 +72,13 @@ impl HeldMemory {
     /// Holds back the cleaning of a host memory.
     #[must_use]
     pub fn over(host: HostMemory) -> Self {
-        Self {
-            host,
-            state: Mutex::default(),
-        }
+        Self { host, state: Mutex::default() }
     }
 
     /// Lists the open fences, oldest first.
     #[must_use]
     pub fn open_fences(&self) -> Vec<Fence> {
-        self.state
-            .lock()
-            .open
-            .keys()
-            .copied()
-            .map(Fence::from_raw)
-            .collect()
+        self.state.lock().open.keys().copied().map(Fence::from_raw).collect()
     }
 
     /// Finishes the oldest open fence: zeroes what its `clean` named. `None` when none is open.
@@ -116,10 +101,7 @@ impl HeldMemory {
     /// - [`MemoryError::UnknownFence`]: it is not open; nothing changed.
     pub fn finish(&self, fence: Fence) -> Result<(), MemoryError> {
         let mut state = self.state.lock();
-        let batch = state
-            .open
-            .remove(&fence.raw())
-            .ok_or(MemoryError::UnknownFence { fence: fence.raw() })?;
+        let batch = state.open.remove(&fence.raw()).ok_or(MemoryError::UnknownFence { fence: fence.raw() })?;
         let _ = self.zero_as(fence.raw(), &batch, &mut state);
         Ok(())
     }

@@ -1,16 +1,11 @@
 //! Memory of this process: an anonymous map per plane.
-#![expect(
-    unsafe_code,
-    reason = "implements the unsafe memory traits over its own maps"
-)]
+#![expect(unsafe_code, reason = "implements the unsafe memory traits over its own maps")]
 
 use std::ops::Range;
 
 use super::map::Map;
 use super::planes::{Padding, Planes, check_range};
-use super::{
-    CleanPage, Fence, FenceState, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span,
-};
+use super::{CleanPage, Fence, FenceState, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
 /// How [`HostMemory`] is mapped.
@@ -101,31 +96,21 @@ impl HostOptions {
             StrideAlign::All(align) => std::slice::from_ref(align),
             StrideAlign::Each(aligns) if aligns.len() == planes => aligns,
             StrideAlign::Each(aligns) => {
-                return Err(MemoryError::StrideAligns {
-                    given: aligns.len(),
-                    planes,
-                });
+                return Err(MemoryError::StrideAligns { given: aligns.len(), planes });
             }
         };
-        match aligns
-            .iter()
-            .find(|&&align| align == 0 || align % Self::STRIDE_ALIGN_BYTES != 0)
-        {
+        match aligns.iter().find(|&&align| align == 0 || align % Self::STRIDE_ALIGN_BYTES != 0) {
             None => Ok(()),
-            Some(&align_bytes) => Err(MemoryError::StrideAlign {
-                align_bytes,
-                multiple_of_bytes: Self::STRIDE_ALIGN_BYTES,
-            }),
+            Some(&align_bytes) => {
+                Err(MemoryError::StrideAlign { align_bytes, multiple_of_bytes: Self::STRIDE_ALIGN_BYTES })
+            }
         }
     }
 
     fn stride_align(&self, plane: usize) -> usize {
         match &self.stride_align {
             StrideAlign::All(align) => *align,
-            StrideAlign::Each(aligns) => aligns
-                .get(plane)
-                .copied()
-                .unwrap_or(Self::STRIDE_ALIGN_BYTES),
+            StrideAlign::Each(aligns) => aligns.get(plane).copied().unwrap_or(Self::STRIDE_ALIGN_BYTES),
         }
     }
 }
@@ -197,11 +182,7 @@ impl HostMemory {
     /// - [`MemoryError::Protect`]: the system cannot keep it out of core dumps or forked children.
     /// - [`MemoryError::Lock`]: it was to be locked, and may not be.
     /// - [`MemoryError::Backing`]: it was to be prefaulted, and there is not enough.
-    pub fn with_options(
-        geometry: PageGeometry,
-        max_pages: u32,
-        options: &HostOptions,
-    ) -> Result<Self, MemoryError> {
+    pub fn with_options(geometry: PageGeometry, max_pages: u32, options: &HostOptions) -> Result<Self, MemoryError> {
         if max_pages == 0 {
             return Err(MemoryError::NoPages);
         }
@@ -222,13 +203,8 @@ impl HostMemory {
         // SAFETY: `Planes::new` (1): one per plane, sizes from the geometry. (2): each map is its own and has `max_pages * stride` bytes, is kept by the
         // same value and unmapped after it. (3): addresses leave only by `HostBytes`, whose users are bound so.
         let planes = unsafe { Planes::new(geometry, max_pages, &hosts, Padding::Ours) };
-        let mut memory = Self {
-            planes,
-            maps: maps.into(),
-            huge_pages: false,
-            lock: options.lock,
-            prefault: options.prefault,
-        };
+        let mut memory =
+            Self { planes, maps: maps.into(), huge_pages: false, lock: options.lock, prefault: options.prefault };
         if options.huge_pages {
             let refused = memory.maps.iter().filter(|map| !map.advise_huge()).count();
             memory.huge_pages = refused == 0;
@@ -247,10 +223,7 @@ impl HostMemory {
     /// Counts the bytes of all planes with their padding, without guards: what the memory takes when every page is in use.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
-        self.planes
-            .hosts()
-            .map(|host| host.stride() as u64 * u64::from(self.max_pages()))
-            .sum()
+        self.planes.hosts().map(|host| host.stride() as u64 * u64::from(self.max_pages())).sum()
     }
 
     /// Locks and prefaults a range of pages where the options say so. On an error what was locked here is unlocked.
@@ -294,23 +267,14 @@ struct PlaneSize {
     plane_bytes: usize,
 }
 
-fn plane_size(
-    geometry: &PageGeometry,
-    max_pages: u32,
-    plane: usize,
-    align: usize,
-) -> Result<PlaneSize, MemoryError> {
+fn plane_size(geometry: &PageGeometry, max_pages: u32, plane: usize, align: usize) -> Result<PlaneSize, MemoryError> {
     let page_bytes = geometry.page_bytes(plane).unwrap_or(u64::MAX);
     let size = || {
         let page_bytes = usize::try_from(page_bytes).ok()?;
         let stride = page_bytes.checked_next_multiple_of(align)?;
         let plane_bytes = stride.checked_mul(usize::try_from(max_pages).ok()?)?;
         isize::try_from(plane_bytes).ok()?;
-        Some(PlaneSize {
-            page_bytes,
-            stride,
-            plane_bytes,
-        })
+        Some(PlaneSize { page_bytes, stride, plane_bytes })
     };
     size().ok_or(MemoryError::Overflow {
         plane: u32::try_from(plane).unwrap_or(u32::MAX),
@@ -395,18 +359,10 @@ unsafe impl HostBytes for HostMemory {
 
 /// The answer of a memory that is always done.
 pub(super) fn done_only(fence: Fence) -> FenceState {
-    if fence == Fence::DONE {
-        FenceState::Done
-    } else {
-        FenceState::Failed
-    }
+    if fence == Fence::DONE { FenceState::Done } else { FenceState::Failed }
 }
 
 /// The answer of a memory that only ever gave out [`Fence::DONE`].
 pub(super) fn known(fence: Fence) -> Result<(), MemoryError> {
-    if fence == Fence::DONE {
-        Ok(())
-    } else {
-        Err(MemoryError::UnknownFence { fence: fence.raw() })
-    }
+    if fence == Fence::DONE { Ok(()) } else { Err(MemoryError::UnknownFence { fence: fence.raw() }) }
 }

@@ -6,10 +6,7 @@
 //! # Source
 //!
 //! mmap(2), mprotect(2), madvise(2), mlock(2) of the Linux man pages, 6.x.
-#![expect(
-    unsafe_code,
-    reason = "calls mmap, mprotect, madvise, mlock and munmap"
-)]
+#![expect(unsafe_code, reason = "calls mmap, mprotect, madvise, mlock and munmap")]
 
 use std::fmt;
 use std::io;
@@ -60,15 +57,8 @@ impl Map {
     /// - [`MemoryError::Map`]: the size overflows (`ENOMEM`) or the system refused; nothing stays mapped.
     pub(super) fn new(bytes: usize) -> Result<Self, MemoryError> {
         let page = system_page_bytes();
-        let align = if bytes >= HUGE_BYTES {
-            HUGE_BYTES
-        } else {
-            page
-        };
-        let overflow = MemoryError::Map {
-            bytes,
-            os: libc::ENOMEM,
-        };
+        let align = if bytes >= HUGE_BYTES { HUGE_BYTES } else { page };
+        let overflow = MemoryError::Map { bytes, os: libc::ENOMEM };
         let inner_bytes = round_up(bytes, page).ok_or(overflow)?;
         // a guard in front, room to align, a guard behind
         let range_bytes = inner_bytes
@@ -76,20 +66,10 @@ impl Map {
             .and_then(|sum| sum.checked_add(align))
             .filter(|&sum| isize::try_from(sum).is_ok())
             .ok_or(overflow)?;
-        let failed = |os| MemoryError::Map {
-            bytes: range_bytes,
-            os,
-        };
+        let failed = |os| MemoryError::Map { bytes: range_bytes, os };
         // SAFETY: a fresh private map at an address of the system's choice touches nobody's memory.
         let range = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                range_bytes,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
+            libc::mmap(ptr::null_mut(), range_bytes, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
         };
         if range == libc::MAP_FAILED {
             return Err(failed(last_error()));
@@ -98,27 +78,12 @@ impl Map {
         let front = (range.addr().get() + page).wrapping_neg() % align + page;
         // SAFETY: at most `align` into a range of `inner_bytes + page + align`: front + inner_bytes + page <= range_bytes.
         let bytes_at = unsafe { range.add(front) };
-        let map = Self {
-            range,
-            range_bytes,
-            bytes_at,
-            bytes: inner_bytes,
-            system_page_bytes: page,
-        };
+        let map = Self { range, range_bytes, bytes_at, bytes: inner_bytes, system_page_bytes: page };
         // SAFETY: within our own fresh range, which nobody else knows.
-        let refused = unsafe {
-            libc::mprotect(
-                bytes_at.as_ptr().cast(),
-                inner_bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-            )
-        };
+        let refused =
+            unsafe { libc::mprotect(bytes_at.as_ptr().cast(), inner_bytes, libc::PROT_READ | libc::PROT_WRITE) };
         // on refusal `map` is dropped, which unmaps
-        if refused == 0 {
-            Ok(map)
-        } else {
-            Err(failed(last_error()))
-        }
+        if refused == 0 { Ok(map) } else { Err(failed(last_error())) }
     }
 
     /// Where the accessible bytes begin.
@@ -132,16 +97,8 @@ impl Map {
     ///
     /// - [`MemoryError::Protect`]
     pub(super) fn protect(&self) -> Result<(), MemoryError> {
-        for (advice, against) in [
-            (libc::MADV_DONTDUMP, Exposure::CoreDump),
-            (libc::MADV_WIPEONFORK, Exposure::Fork),
-        ] {
-            self.advise(0..self.bytes, advice)
-                .map_err(|os| MemoryError::Protect {
-                    bytes: self.bytes,
-                    against,
-                    os,
-                })?;
+        for (advice, against) in [(libc::MADV_DONTDUMP, Exposure::CoreDump), (libc::MADV_WIPEONFORK, Exposure::Fork)] {
+            self.advise(0..self.bytes, advice).map_err(|os| MemoryError::Protect { bytes: self.bytes, against, os })?;
         }
         Ok(())
     }
@@ -175,14 +132,7 @@ impl Map {
         let bytes = self.outward(bytes);
         // SAFETY: within our range; locking changes no byte.
         let refused = unsafe { libc::mlock(self.at(bytes.start).cast(), bytes.len()) };
-        if refused == 0 {
-            Ok(())
-        } else {
-            Err(MemoryError::Lock {
-                bytes: bytes.len(),
-                os: last_error(),
-            })
-        }
+        if refused == 0 { Ok(()) } else { Err(MemoryError::Lock { bytes: bytes.len(), os: last_error() }) }
     }
 
     /// Takes back [`lock`](Self::lock) from the system pages that lie within a range.
@@ -197,14 +147,7 @@ impl Map {
         }
         // SAFETY: within our range; unlocking changes no byte.
         let refused = unsafe { libc::munlock(self.at(bytes.start).cast(), bytes.len()) };
-        if refused == 0 {
-            Ok(())
-        } else {
-            Err(MemoryError::Backing {
-                bytes: bytes.len(),
-                os: last_error(),
-            })
-        }
+        if refused == 0 { Ok(()) } else { Err(MemoryError::Backing { bytes: bytes.len(), os: last_error() }) }
     }
 
     /// Gives the system pages that lie within a range back, and answers with the bytes they cover: these read as zero from now on, like fresh
@@ -216,10 +159,7 @@ impl Map {
     pub(super) fn discard(&self, bytes: Range<usize>) -> Result<Range<usize>, MemoryError> {
         let bytes = self.inward(bytes);
         self.advise(bytes.clone(), libc::MADV_DONTNEED)
-            .map_err(|os| MemoryError::Backing {
-                bytes: bytes.len(),
-                os,
-            })?;
+            .map_err(|os| MemoryError::Backing { bytes: bytes.len(), os })?;
         Ok(bytes)
     }
 
@@ -230,10 +170,7 @@ impl Map {
     /// The system pages that a range touches.
     fn outward(&self, bytes: Range<usize>) -> Range<usize> {
         let start = bytes.start / self.system_page_bytes * self.system_page_bytes;
-        let end = bytes
-            .end
-            .next_multiple_of(self.system_page_bytes)
-            .min(self.bytes);
+        let end = bytes.end.next_multiple_of(self.system_page_bytes).min(self.bytes);
         start..end.max(start)
     }
 
@@ -241,11 +178,7 @@ impl Map {
     fn inward(&self, bytes: Range<usize>) -> Range<usize> {
         let end = bytes.end / self.system_page_bytes * self.system_page_bytes;
         let start = bytes.start.next_multiple_of(self.system_page_bytes);
-        if start < end {
-            start..end
-        } else {
-            bytes.start..bytes.start
-        }
+        if start < end { start..end } else { bytes.start..bytes.start }
     }
 
     /// Only for advice that leaves every byte its value, or makes it zero.
@@ -256,11 +189,7 @@ impl Map {
         // SAFETY: within our range, private to us; each advice used here changes bytes at most to zero, and callers that pass
         // MADV_DONTNEED answer for that.
         let refused = unsafe { libc::madvise(self.at(bytes.start).cast(), bytes.len(), advice) };
-        if refused == 0 {
-            Ok(())
-        } else {
-            Err(last_error())
-        }
+        if refused == 0 { Ok(()) } else { Err(last_error()) }
     }
 }
 

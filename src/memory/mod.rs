@@ -17,10 +17,7 @@
 //! | [`NullMemory`] | none | bookkeeping for an engine that keeps its own bytes, benchmarks |
 //! | [`ForeignMemory`] | planes that the engine allocated | an engine with tensors of its own |
 //! | [`HeldMemory`] | [`HostMemory`]'s, cleaned when a test says so | tests of everything that waits for a device |
-#![expect(
-    unsafe_code,
-    reason = "declares the unsafe traits and functions through which bytes are reached"
-)]
+#![expect(unsafe_code, reason = "declares the unsafe traits and functions through which bytes are reached")]
 
 mod error;
 mod foreign;
@@ -197,11 +194,7 @@ impl HostPlane {
     /// Names a plane. Creating one gives no right to its bytes.
     #[must_use]
     pub fn new(base: NonNull<u8>, stride: usize, page_bytes: usize) -> Self {
-        Self {
-            base,
-            stride,
-            page_bytes,
-        }
+        Self { base, stride, page_bytes }
     }
 
     /// Where page 0 begins.
@@ -225,9 +218,7 @@ impl HostPlane {
     /// Where a page begins, computed and not dereferenced: valid only for a page of the memory that gave out this plane.
     #[must_use]
     pub fn page(&self, page: u32) -> *mut u8 {
-        self.base
-            .as_ptr()
-            .wrapping_add((page as usize).wrapping_mul(self.stride))
+        self.base.as_ptr().wrapping_add((page as usize).wrapping_mul(self.stride))
     }
 }
 

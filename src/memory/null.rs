@@ -1,8 +1,5 @@
 //! Memory without bytes.
-#![expect(
-    unsafe_code,
-    reason = "implements the unsafe memory trait; reaches no byte"
-)]
+#![expect(unsafe_code, reason = "implements the unsafe memory trait; reaches no byte")]
 
 use std::ops::Range;
 
@@ -43,10 +40,7 @@ impl NullMemory {
         if max_pages == 0 {
             return Err(MemoryError::NoPages);
         }
-        Ok(Self {
-            geometry,
-            max_pages,
-        })
+        Ok(Self { geometry, max_pages })
     }
 }
 

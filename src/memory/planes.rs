@@ -51,12 +51,7 @@ impl Planes {
     ///    ours) are valid for reads and writes within one allocation, and no two pages have a byte in common.
     /// 3. Whoever else reaches these bytes is bound by the obligations of [`PageMemory::read`](super::PageMemory::read) and
     ///    [`PageMemory::write`](super::PageMemory::write).
-    pub(super) unsafe fn new(
-        geometry: PageGeometry,
-        max_pages: u32,
-        hosts: &[HostPlane],
-        padding: Padding,
-    ) -> Self {
+    pub(super) unsafe fn new(geometry: PageGeometry, max_pages: u32, hosts: &[HostPlane], padding: Padding) -> Self {
         let page_tokens = geometry.page_tokens() as usize;
         let places = geometry
             .planes()
@@ -73,12 +68,7 @@ impl Planes {
                 },
             })
             .collect();
-        Self {
-            geometry,
-            max_pages,
-            places,
-            zero: Zero::detect(),
-        }
+        Self { geometry, max_pages, places, zero: Zero::detect() }
     }
 
     pub(super) fn geometry(&self) -> &PageGeometry {
@@ -130,11 +120,7 @@ impl Planes {
     pub(super) unsafe fn zero_bytes(&self, host: HostPlane, bytes: Range<usize>) {
         // SAFETY: `zero` (1): (1) of the caller and `new` (2). (2): as in `zero_batch`.
         unsafe {
-            self.zero.zero(
-                host.base().as_ptr().wrapping_add(bytes.start),
-                bytes.len(),
-                Heat::Cold,
-            );
+            self.zero.zero(host.base().as_ptr().wrapping_add(bytes.start), bytes.len(), Heat::Cold);
         }
         self.zero.settle();
     }
@@ -168,10 +154,7 @@ impl Planes {
     /// Checks a span and computes its address.
     fn span(&self, at: Span, len: usize) -> Result<*mut u8, MemoryError> {
         check_page(at.page, self.max_pages)?;
-        let place = self
-            .places
-            .get(at.plane as usize)
-            .ok_or_else(|| no_such_plane(at.plane, &self.geometry))?;
+        let place = self.places.get(at.plane as usize).ok_or_else(|| no_such_plane(at.plane, &self.geometry))?;
         let page_bytes = place.host.page_bytes();
         match usize::try_from(at.offset) {
             Ok(offset) if offset <= page_bytes && len <= page_bytes - offset => {
@@ -196,61 +179,37 @@ pub(super) struct Checked<'a> {
 
 impl Planes {
     /// Checks a whole batch before its first byte is zeroed.
-    pub(super) fn check_batch<'a>(
-        &self,
-        batch: &'a [CleanPage],
-    ) -> Result<Checked<'a>, MemoryError> {
+    pub(super) fn check_batch<'a>(&self, batch: &'a [CleanPage]) -> Result<Checked<'a>, MemoryError> {
         check_batch(batch, &self.geometry, self.max_pages)?;
         Ok(Checked { pages: batch })
     }
 }
 
-pub(super) fn check_batch(
-    batch: &[CleanPage],
-    geometry: &PageGeometry,
-    max_pages: u32,
-) -> Result<(), MemoryError> {
+pub(super) fn check_batch(batch: &[CleanPage], geometry: &PageGeometry, max_pages: u32) -> Result<(), MemoryError> {
     let page_tokens = geometry.page_tokens();
     for dirty in batch {
         check_page(dirty.page, max_pages)?;
         if dirty.tokens > page_tokens {
-            return Err(MemoryError::TooManyTokens {
-                page: dirty.page,
-                tokens: dirty.tokens,
-                page_tokens,
-            });
+            return Err(MemoryError::TooManyTokens { page: dirty.page, tokens: dirty.tokens, page_tokens });
         }
     }
     Ok(())
 }
 
 pub(super) fn check_page(page: u32, max_pages: u32) -> Result<(), MemoryError> {
-    if page < max_pages {
-        Ok(())
-    } else {
-        Err(MemoryError::NoSuchPage { page, max_pages })
-    }
+    if page < max_pages { Ok(()) } else { Err(MemoryError::NoSuchPage { page, max_pages }) }
 }
 
 pub(super) fn check_range(pages: &Range<u32>, max_pages: u32) -> Result<(), MemoryError> {
     if pages.start > pages.end {
-        return Err(MemoryError::BackwardRange {
-            start_page: pages.start,
-            end_page: pages.end,
-        });
+        return Err(MemoryError::BackwardRange { start_page: pages.start, end_page: pages.end });
     }
     if pages.end > max_pages {
-        return Err(MemoryError::NoSuchPage {
-            page: pages.end - 1,
-            max_pages,
-        });
+        return Err(MemoryError::NoSuchPage { page: pages.end - 1, max_pages });
     }
     Ok(())
 }
 
 fn no_such_plane(plane: u32, geometry: &PageGeometry) -> MemoryError {
-    MemoryError::NoSuchPlane {
-        plane,
-        planes: geometry.planes().len() as u32,
-    }
+    MemoryError::NoSuchPlane { plane, planes: geometry.planes().len() as u32 }
 }

@@ -79,12 +79,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Bumps, then looks at hazards, then sorts the pages that `pages` names into free, cleaning and quarantined.
-    pub(crate) fn let_go(
-        &self,
-        state: &mut State,
-        borrowed: bool,
-        pages: impl FnOnce(&mut dyn FnMut(u32)),
-    ) -> Leaving {
+    pub(crate) fn let_go(&self, state: &mut State, borrowed: bool, pages: impl FnOnce(&mut dyn FnMut(u32))) -> Leaving {
         let mut leaving = Leaving { batch: state.batches.pop().unwrap_or_default(), released: Released::default() };
         let (tick, page_tokens, last) = (self.tick(), self.page_tokens(), self.config.last_generation());
         let crowded = self.metas.len() - state.parked.len() > state.target as usize;

@@ -45,20 +45,12 @@ fn equal_layout_with_other_heads_is_another_slice() {
     let model = llama();
     let low = Slice::new(0..80, 0..2).expect("valid");
     let high = Slice::new(0..80, 2..4).expect("valid");
-    assert_eq!(
-        model.geometry(&low),
-        model.geometry(&high),
-        "the sizes cannot tell them apart"
-    );
+    assert_eq!(model.geometry(&low), model.geometry(&high), "the sizes cannot tell them apart");
     assert_ne!(low, high);
     assert_ne!(low.fingerprint(), high.fingerprint());
-    assert_ne!(
-        model.slice_fingerprint(&low),
-        model.slice_fingerprint(&high)
-    );
+    assert_ne!(model.slice_fingerprint(&low), model.slice_fingerprint(&high));
     assert_ne!(model.kv_layout(&low), model.kv_layout(&high));
-    let prints =
-        [&low, &high].map(|slice| model.kv_layout(slice).map(|layout| layout.fingerprint()));
+    let prints = [&low, &high].map(|slice| model.kv_layout(slice).map(|layout| layout.fingerprint()));
     assert_ne!(prints[0], prints[1]);
 }
 
@@ -68,9 +60,7 @@ fn other_page_tokens_are_another_layout() {
     let cache = HeadCache::new(8, 128, plain(Dtype::Bf16));
     let prints = [16, 24, 32].map(|page_tokens| {
         let layout = KvLayout::new(page_tokens, 80, cache.clone());
-        ModelLayout::new("m", "r", layout)
-            .expect("valid")
-            .fingerprint()
+        ModelLayout::new("m", "r", layout).expect("valid").fingerprint()
     });
     assert!(prints[0] != prints[1] && prints[1] != prints[2] && prints[0] != prints[2]);
 }
@@ -80,31 +70,20 @@ fn formats_of_equal_width_are_different_layouts() {
     // C10
     let print = |dtype| KvLayout::new(16, 2, HeadCache::new(4, 64, plain(dtype))).fingerprint();
     for (i, &a) in Dtype::ALL.iter().enumerate() {
-        assert!(
-            Dtype::ALL.iter().skip(i + 1).all(|&b| print(a) != print(b)),
-            "{a}"
-        );
+        assert!(Dtype::ALL.iter().skip(i + 1).all(|&b| print(a) != print(b)), "{a}");
     }
 }
 
 #[test]
 fn names_cannot_shift_between_model_and_revision() {
-    let print = |model, revision| {
-        ModelLayout::new(model, revision, llama().whole().clone()).map(|m| m.fingerprint())
-    };
+    let print = |model, revision| ModelLayout::new(model, revision, llama().whole().clone()).map(|m| m.fingerprint());
     assert_ne!(print("ab", "c"), print("a", "bc"));
 }
 
 #[test]
 fn kinds_of_fingerprint_never_share_an_encoding() {
     let encode = |domain| Encoder::new(domain).u32(7).finish();
-    let all = [
-        Domain::PageGeometry,
-        Domain::KvLayout,
-        Domain::ModelLayout,
-        Domain::Slice,
-        Domain::ModelSlice,
-    ];
+    let all = [Domain::PageGeometry, Domain::KvLayout, Domain::ModelLayout, Domain::Slice, Domain::ModelSlice];
     let prints: std::collections::HashSet<_> = all.into_iter().map(encode).collect();
     assert_eq!(prints.len(), all.len());
 }
@@ -148,11 +127,7 @@ fn encoding_is_little_endian_with_lengths_before_text() {
 #[test]
 fn fingerprint_travels_as_it_prints() {
     let print = llama().fingerprint();
-    let hex: String = print
-        .to_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let hex: String = print.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(hex, print.to_string());
     assert_eq!(format!("{print:?}"), format!("Fingerprint({hex})"));
     assert_eq!(Fingerprint::from_bytes(print.to_bytes()), print);
@@ -234,13 +209,7 @@ impl HeadParts {
         ];
         for (name, key_format) in other_formats(self.key_format) {
             all.extend(neighbours![self: "key format" => { key_format }]);
-            all.push((
-                name,
-                Self {
-                    value_format: key_format,
-                    ..self.clone()
-                },
-            ));
+            all.push((name, Self { value_format: key_format, ..self.clone() }));
         }
         all
     }
@@ -271,18 +240,10 @@ impl LatentParts {
             all.extend(neighbours![self: "rope dtype" => { rope_dtype }]);
         }
         for (name, format) in other_formats(self.format) {
-            all.push((
-                name,
-                Self {
-                    format,
-                    ..self.clone()
-                },
-            ));
+            all.push((name, Self { format, ..self.clone() }));
         }
         match self.indexer {
-            None => all.extend(
-                neighbours![self: "indexer added" => { indexer: Some((128, self.format)) }],
-            ),
+            None => all.extend(neighbours![self: "indexer added" => { indexer: Some((128, self.format)) }]),
             Some((dim, format)) => {
                 all.extend(neighbours![self:
                     "indexer removed" => { indexer: None }
@@ -290,13 +251,7 @@ impl LatentParts {
                 ]);
                 for (name, format) in other_formats(format) {
                     let indexer = Some((dim, format));
-                    all.push((
-                        name,
-                        Self {
-                            indexer,
-                            ..self.clone()
-                        },
-                    ));
+                    all.push((name, Self { indexer, ..self.clone() }));
                 }
             }
         }
@@ -310,8 +265,7 @@ impl Parts {
             CacheParts::Heads(parts) => LayerCache::from(parts.build()),
             CacheParts::Latent(parts) => LayerCache::from(parts.build()),
         };
-        let whole = KvLayout::new(self.page_tokens, self.layers, cache)
-            .with_layer_planes(self.layer_planes);
+        let whole = KvLayout::new(self.page_tokens, self.layers, cache).with_layer_planes(self.layer_planes);
         let model = ModelLayout::new(&self.model, &self.revision, whole).expect("valid parts");
         let [first_layer, end_layer, first_head, end_head] = self.slice;
         let slice = Slice::new(first_layer..end_layer, first_head..end_head).expect("valid parts");
@@ -340,24 +294,14 @@ impl Parts {
                     "end head" => { slice: [first_layer, end_layer, first_head, end_head - 1] }
                 ]);
                 let all = parts.neighbours().into_iter();
-                all.map(|(name, parts)| (name, CacheParts::Heads(parts)))
-                    .collect()
+                all.map(|(name, parts)| (name, CacheParts::Heads(parts))).collect()
             }
             CacheParts::Latent(parts) => {
                 let all = parts.neighbours().into_iter();
-                all.map(|(name, parts)| (name, CacheParts::Latent(parts)))
-                    .collect()
+                all.map(|(name, parts)| (name, CacheParts::Latent(parts))).collect()
             }
         };
-        all.extend(caches.into_iter().map(|(name, cache)| {
-            (
-                name,
-                Self {
-                    cache,
-                    ..self.clone()
-                },
-            )
-        }));
+        all.extend(caches.into_iter().map(|(name, cache)| (name, Self { cache, ..self.clone() })));
         all
     }
 }
@@ -375,18 +319,12 @@ fn other_formats(format: ElementFormat) -> Neighbours<ElementFormat> {
         ));
     }
     match format.scales() {
-        None => all.push((
-            "scales added",
-            ElementFormat::scaled(format.dtype(), Scales::every(32, ScaleDtype::F32)),
-        )),
+        None => all.push(("scales added", ElementFormat::scaled(format.dtype(), Scales::every(32, ScaleDtype::F32)))),
         Some(scales) => {
             all.push(("scales removed", ElementFormat::plain(format.dtype())));
             let block = Scales::every(scales.block_elements() / 2, scales.dtype());
             all.push(("scale block", ElementFormat::scaled(format.dtype(), block)));
-            for &dtype in ScaleDtype::ALL
-                .iter()
-                .filter(|&&dtype| dtype != scales.dtype())
-            {
+            for &dtype in ScaleDtype::ALL.iter().filter(|&&dtype| dtype != scales.dtype()) {
                 let scales = Scales::every(scales.block_elements(), dtype);
                 all.push(("scale dtype", ElementFormat::scaled(format.dtype(), scales)));
             }
@@ -408,18 +346,17 @@ fn any_format() -> impl Strategy<Value = ElementFormat> {
 fn any_cache() -> impl Strategy<Value = CacheParts> {
     let dim = || (1_u32..5).prop_map(|blocks| blocks * 64);
     // K and V alike and apart, so that each single change leaves a valid layout
-    let heads =
-        (4_u32..9, dim(), any_format(), any::<bool>()).prop_map(|(heads, dim, format, nhd)| {
-            CacheParts::Heads(HeadParts {
-                heads,
-                key_dim: dim,
-                value_dim: dim,
-                key_format: format,
-                value_format: format,
-                order: if nhd { HeadOrder::Nhd } else { HeadOrder::Hnd },
-                interleave: Interleave::Apart,
-            })
-        });
+    let heads = (4_u32..9, dim(), any_format(), any::<bool>()).prop_map(|(heads, dim, format, nhd)| {
+        CacheParts::Heads(HeadParts {
+            heads,
+            key_dim: dim,
+            value_dim: dim,
+            key_format: format,
+            value_format: format,
+            order: if nhd { HeadOrder::Nhd } else { HeadOrder::Hnd },
+            interleave: Interleave::Apart,
+        })
+    });
     let indexer = proptest::option::of((dim(), any_format()));
     let rope = proptest::sample::select(Dtype::ALL);
     let latent = (dim(), dim(), any_format(), rope, any::<bool>(), indexer).prop_map(
@@ -429,11 +366,7 @@ fn any_cache() -> impl Strategy<Value = CacheParts> {
                 rope_dim,
                 format,
                 rope_dtype,
-                packing: if together {
-                    LatentPacking::Together
-                } else {
-                    LatentPacking::Apart
-                },
+                packing: if together { LatentPacking::Together } else { LatentPacking::Apart },
                 indexer,
             })
         },
@@ -442,32 +375,20 @@ fn any_cache() -> impl Strategy<Value = CacheParts> {
 }
 
 fn any_parts() -> impl Strategy<Value = Parts> {
-    (
-        "[a-z]{1,8}",
-        "[a-z]{1,8}",
-        1_u32..100,
-        4_u32..9,
-        any::<bool>(),
-        any_cache(),
-    )
-        .prop_map(
-            |(model, revision, page_tokens, layers, per_layer, cache)| Parts {
-                model,
-                revision,
-                page_tokens,
-                layers,
-                layer_planes: if per_layer {
-                    LayerPlanes::PerLayer
-                } else {
-                    LayerPlanes::Shared
-                },
-                slice: match &cache {
-                    CacheParts::Heads(parts) => [0, layers, 0, parts.heads],
-                    CacheParts::Latent(_) => [0, layers, 0, 1],
-                },
-                cache,
+    ("[a-z]{1,8}", "[a-z]{1,8}", 1_u32..100, 4_u32..9, any::<bool>(), any_cache()).prop_map(
+        |(model, revision, page_tokens, layers, per_layer, cache)| Parts {
+            model,
+            revision,
+            page_tokens,
+            layers,
+            layer_planes: if per_layer { LayerPlanes::PerLayer } else { LayerPlanes::Shared },
+            slice: match &cache {
+                CacheParts::Heads(parts) => [0, layers, 0, parts.heads],
+                CacheParts::Latent(_) => [0, layers, 0, 1],
             },
-        )
+            cache,
+        },
+    )
 }
 
 proptest! {

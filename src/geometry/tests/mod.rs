@@ -9,10 +9,7 @@ mod slice;
 use super::*;
 
 fn page(page_tokens: u32, planes: &[(u32, u32)]) -> Result<PageGeometry, GeometryError> {
-    let planes: Vec<_> = planes
-        .iter()
-        .map(|&(runs, bytes)| Plane::per_token(runs, bytes))
-        .collect();
+    let planes: Vec<_> = planes.iter().map(|&(runs, bytes)| Plane::per_token(runs, bytes)).collect();
     PageGeometry::new(page_tokens, &planes)
 }
 

@@ -13,10 +13,7 @@ fn page_without_tokens_is_refused() {
 fn page_tokens_end_at_fifteen_bits() {
     assert!(page(32_767, &[(1, 8)]).is_ok());
     for page_tokens in [32_768, u32::MAX] {
-        let refused = GeometryError::TooManyPageTokens {
-            page_tokens,
-            max_page_tokens: 32_767,
-        };
+        let refused = GeometryError::TooManyPageTokens { page_tokens, max_page_tokens: 32_767 };
         assert_eq!(page(page_tokens, &[(1, 8)]), Err(refused));
     }
 }
@@ -29,21 +26,14 @@ fn page_without_planes_is_refused() {
 #[test]
 fn planes_end_at_their_limit() {
     assert!(page(1, &[(1, 1); 4096]).is_ok());
-    let refused = GeometryError::TooManyPlanes {
-        planes: 4097,
-        max_planes: 4096,
-    };
+    let refused = GeometryError::TooManyPlanes { planes: 4097, max_planes: 4096 };
     assert_eq!(page(1, &[(1, 1); 4097]), Err(refused));
 }
 
 #[test]
 fn empty_plane_is_refused_and_named() {
     for (runs, run_bytes) in [(0, 8), (8, 0), (0, 0)] {
-        let refused = GeometryError::EmptyPlane {
-            plane: 1,
-            runs,
-            run_bytes,
-        };
+        let refused = GeometryError::EmptyPlane { plane: 1, runs, run_bytes };
         assert_eq!(page(16, &[(1, 8), (runs, run_bytes), (0, 0)]), Err(refused));
     }
 }
@@ -51,16 +41,8 @@ fn empty_plane_is_refused_and_named() {
 #[test]
 fn page_ends_at_one_tebibyte_over_all_planes() {
     let half = (1 << 15, 1 << 24);
-    assert_eq!(
-        page(1, &[half, half]).map(|p| p.total_page_bytes()),
-        Ok(1 << 40)
-    );
-    let refused = |page_bytes| {
-        Err(GeometryError::PageTooLarge {
-            page_bytes,
-            max_page_bytes: 1 << 40,
-        })
-    };
+    assert_eq!(page(1, &[half, half]).map(|p| p.total_page_bytes()), Ok(1 << 40));
+    let refused = |page_bytes| Err(GeometryError::PageTooLarge { page_bytes, max_page_bytes: 1 << 40 });
     assert_eq!(page(1, &[half, half, (1, 1)]), refused((1 << 40) + 1));
     assert_eq!(page(2, &[half, half]), refused(1 << 41));
 }
@@ -70,16 +52,11 @@ fn page_bytes_that_overflow_64_bits_are_refused_with_the_true_number() {
     let all = (u32::MAX, u32::MAX);
     let page_bytes = 4096 * 32_767 * u128::from(u32::MAX) * u128::from(u32::MAX);
     assert!(page_bytes > u128::from(u64::MAX));
-    let refused = GeometryError::PageTooLarge {
-        page_bytes,
-        max_page_bytes: 1 << 40,
-    };
+    let refused = GeometryError::PageTooLarge { page_bytes, max_page_bytes: 1 << 40 };
     assert_eq!(page(32_767, &[all; 4096]), Err(refused));
     // token bytes of 2^64 exactly would be 0 if they wrapped
     let wraps = [(1 << 31, 1 << 31); 4];
-    assert!(
-        matches!(page(1, &wraps), Err(GeometryError::PageTooLarge { page_bytes, .. }) if page_bytes == 1 << 64)
-    );
+    assert!(matches!(page(1, &wraps), Err(GeometryError::PageTooLarge { page_bytes, .. }) if page_bytes == 1 << 64));
 }
 
 #[test]
@@ -95,10 +72,8 @@ fn opaque_unit_of_zero_or_huge_bytes_is_refused() {
     assert_eq!(PageGeometry::bytes(0), Err(GeometryError::ZeroPageBytes));
     assert!(PageGeometry::bytes(u64::from(u32::MAX)).is_ok());
     for page_bytes in [1 << 32, u64::MAX] {
-        let refused = GeometryError::PageTooLarge {
-            page_bytes: u128::from(page_bytes),
-            max_page_bytes: u64::from(u32::MAX),
-        };
+        let refused =
+            GeometryError::PageTooLarge { page_bytes: u128::from(page_bytes), max_page_bytes: u64::from(u32::MAX) };
         assert_eq!(PageGeometry::bytes(page_bytes), Err(refused));
     }
 }
@@ -131,17 +106,13 @@ fn full_pages_hold_their_tokens_and_never_wrap() {
 fn token_of_a_sequence_lies_in_one_page() {
     let shape = page(16, &[(1, 1)]).expect("valid");
     let places = [0, 15, 16, 40, u64::MAX].map(|token| shape.locate_token(token));
-    assert_eq!(
-        places,
-        [(0, 0), (0, 15), (1, 0), (2, 8), ((1 << 60) - 1, 15)]
-    );
+    assert_eq!(places, [(0, 0), (0, 15), (1, 0), (2, 8), ((1 << 60) - 1, 15)]);
 }
 
 #[test]
 fn last_page_of_a_strided_plane_takes_its_own_bytes_only() {
     let shape = page(4, &[(1, 8)]).expect("valid");
-    let spans = [(0, 100), (1, 100), (3, 100), (3, 32)]
-        .map(|(pages, stride)| shape.plane_bytes(0, pages, stride));
+    let spans = [(0, 100), (1, 100), (3, 100), (3, 32)].map(|(pages, stride)| shape.plane_bytes(0, pages, stride));
     assert_eq!(spans, [Ok(0), Ok(32), Ok(232), Ok(96)]);
 }
 
@@ -149,11 +120,7 @@ fn last_page_of_a_strided_plane_takes_its_own_bytes_only() {
 fn stride_below_a_page_is_refused_even_for_no_pages() {
     let shape = page(4, &[(1, 8)]).expect("valid");
     for pages in [0, 1, 7] {
-        let refused = GeometryError::StrideTooSmall {
-            plane: 0,
-            stride_bytes: 31,
-            page_bytes: 32,
-        };
+        let refused = GeometryError::StrideTooSmall { plane: 0, stride_bytes: 31, page_bytes: 32 };
         assert_eq!(shape.plane_bytes(0, pages, 31), Err(refused));
     }
 }
@@ -161,10 +128,7 @@ fn stride_below_a_page_is_refused_even_for_no_pages() {
 #[test]
 fn plane_that_is_not_there_has_no_size() {
     let shape = page(4, &[(1, 8), (1, 8)]).expect("valid");
-    let refused = GeometryError::NoSuchPlane {
-        plane: 2,
-        planes: 2,
-    };
+    let refused = GeometryError::NoSuchPlane { plane: 2, planes: 2 };
     assert_eq!(shape.plane_bytes(2, 1, 32), Err(refused));
     assert_eq!(shape.page_bytes(usize::MAX), None);
 }
@@ -176,13 +140,7 @@ fn plane_bytes_end_where_an_address_range_does() {
     assert_eq!(shape.plane_bytes(0, 2, max - 1), Ok(max));
     for (pages, stride_bytes) in [(2, max), (u32::MAX, u64::MAX), (u32::MAX, 1 << 62)] {
         let plane_bytes = u128::from(pages - 1) * u128::from(stride_bytes) + 1;
-        let refused = GeometryError::PlaneTooLarge {
-            plane: 0,
-            pages,
-            stride_bytes,
-            plane_bytes,
-            max_plane_bytes: max,
-        };
+        let refused = GeometryError::PlaneTooLarge { plane: 0, pages, stride_bytes, plane_bytes, max_plane_bytes: max };
         assert_eq!(shape.plane_bytes(0, pages, stride_bytes), Err(refused));
     }
 }

@@ -20,17 +20,11 @@ fn pages_keep_their_bytes_until_their_fence_is_finished() {
     let fences = [2, 4].map(|page| clean(&memory, page));
     assert_eq!(memory.open_fences(), fences);
     check(&memory, |_, _, _| false);
-    assert_eq!(
-        fences.map(|fence| memory.poll(fence)),
-        [FenceState::Pending; 2]
-    );
+    assert_eq!(fences.map(|fence| memory.poll(fence)), [FenceState::Pending; 2]);
 
     assert_eq!(memory.finish_next(), Some(fences[0]));
     check(&memory, |_, page, _| page == 2);
-    assert_eq!(
-        fences.map(|fence| memory.poll(fence)),
-        [FenceState::Done, FenceState::Pending]
-    );
+    assert_eq!(fences.map(|fence| memory.poll(fence)), [FenceState::Done, FenceState::Pending]);
 
     assert_eq!(memory.finish_all(), 1);
     check(&memory, |_, page, _| page == 2 || page == 4);
@@ -45,32 +39,19 @@ fn fences_finish_out_of_order_and_once() {
     memory.finish(fences[1]).unwrap();
     check(&memory, |_, page, _| page == 1);
     assert_eq!(memory.open_fences(), [fences[0], fences[2]]);
-    let again = MemoryError::UnknownFence {
-        fence: fences[1].raw(),
-    };
+    let again = MemoryError::UnknownFence { fence: fences[1].raw() };
     assert_eq!(memory.finish(fences[1]), Err(again));
-    assert_eq!(
-        memory.finish(Fence::DONE),
-        Err(MemoryError::UnknownFence { fence: 0 })
-    );
+    assert_eq!(memory.finish(Fence::DONE), Err(MemoryError::UnknownFence { fence: 0 }));
 }
 
 #[test]
 fn finishing_zeroes_what_the_clean_named_and_no_more() {
     let memory = held();
-    let fence = memory
-        .clean(&[CleanPage {
-            page: 5,
-            tokens: 3,
-            heat: Heat::Cold,
-        }])
-        .unwrap();
+    let fence = memory.clean(&[CleanPage { page: 5, tokens: 3, heat: Heat::Cold }]).unwrap();
     memory.finish(fence).unwrap();
     check(&memory, |plane, page, offset| {
         let (run_bytes, page_bytes) = [(512, 4096), (5, 120), (2, 16)][plane];
-        page == 5
-            && offset < page_bytes
-            && offset % (run_bytes * PAGE_TOKENS as usize) / run_bytes < 3
+        page == 5 && offset < page_bytes && offset % (run_bytes * PAGE_TOKENS as usize) / run_bytes < 3
     });
 }
 
@@ -84,9 +65,7 @@ fn a_failed_fence_stays_failed_and_its_pages_dirty() {
     check(&memory, |_, page, _| page == 1);
     assert_eq!(memory.poll(fences[0]), FenceState::Failed);
     assert_eq!(memory.poll(fences[1]), FenceState::Done);
-    let unknown = Err(MemoryError::UnknownFence {
-        fence: fences[0].raw(),
-    });
+    let unknown = Err(MemoryError::UnknownFence { fence: fences[0].raw() });
     assert_eq!(memory.finish(fences[0]), unknown);
     assert_eq!(memory.order_after(fences[0], Lane::from_raw(1)), unknown);
     assert_eq!(memory.fail_next(), None);
@@ -98,10 +77,7 @@ fn the_next_cleans_fail_when_told_and_open_no_fence() {
     memory.fail_clean_calls(2);
     assert_eq!(memory.clean(&[]), Ok(Fence::DONE));
     for _ in 0..2 {
-        assert_eq!(
-            memory.clean(&[whole(0, Heat::Hot)]),
-            Err(MemoryError::Injected)
-        );
+        assert_eq!(memory.clean(&[whole(0, Heat::Hot)]), Err(MemoryError::Injected));
     }
     assert_eq!(memory.open_fences(), []);
     let fence = clean(&memory, 0);
@@ -112,14 +88,8 @@ fn the_next_cleans_fail_when_told_and_open_no_fence() {
 #[test]
 fn a_refused_batch_opens_no_fence() {
     let memory = held();
-    let error = MemoryError::NoSuchPage {
-        page: 6,
-        max_pages: 6,
-    };
-    assert_eq!(
-        memory.clean(&[whole(0, Heat::Hot), whole(6, Heat::Hot)]),
-        Err(error)
-    );
+    let error = MemoryError::NoSuchPage { page: 6, max_pages: 6 };
+    assert_eq!(memory.clean(&[whole(0, Heat::Hot), whole(6, Heat::Hot)]), Err(error));
     assert_eq!(memory.open_fences(), []);
     check(&memory, |_, _, _| false);
 }
@@ -134,14 +104,8 @@ fn waits_are_kept_in_order_for_open_and_done_fences_only() {
     memory.order_after(fences[0], lanes[1]).unwrap();
     let never = Fence::from_raw(fences[1].raw() + 1);
     assert_eq!(memory.poll(never), FenceState::Failed);
-    assert_eq!(
-        memory.order_after(never, lanes[0]),
-        Err(MemoryError::UnknownFence { fence: never.raw() })
-    );
-    assert_eq!(
-        memory.waits(),
-        [(fences[1], lanes[0]), (fences[0], lanes[1])]
-    );
+    assert_eq!(memory.order_after(never, lanes[0]), Err(MemoryError::UnknownFence { fence: never.raw() }));
+    assert_eq!(memory.waits(), [(fences[1], lanes[0]), (fences[0], lanes[1])]);
 }
 
 #[test]

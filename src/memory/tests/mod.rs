@@ -8,10 +8,7 @@ mod host;
 mod null;
 mod system;
 
-use super::{
-    CleanPage, Fence, ForeignMemory, Heat, HeldMemory, HostBytes, HostMemory, NullMemory,
-    PageMemory, Span,
-};
+use super::{CleanPage, Fence, ForeignMemory, Heat, HeldMemory, HostBytes, HostMemory, NullMemory, PageMemory, Span};
 use crate::geometry::{PageGeometry, Plane};
 
 const DIRT: u8 = 0xA5;
@@ -19,31 +16,15 @@ const PAGE_TOKENS: u32 = 8;
 
 /// One token-major plane, one head-major plane with padding (8 tokens x 3 runs x 5 bytes = 120 of 128), one of tiny scales.
 fn geometry() -> PageGeometry {
-    PageGeometry::new(
-        PAGE_TOKENS,
-        &[
-            Plane::per_token(1, 512),
-            Plane::per_token(3, 5),
-            Plane::per_token(1, 2),
-        ],
-    )
-    .unwrap()
+    PageGeometry::new(PAGE_TOKENS, &[Plane::per_token(1, 512), Plane::per_token(3, 5), Plane::per_token(1, 2)]).unwrap()
 }
 
 fn whole(page: u32, heat: Heat) -> CleanPage {
-    CleanPage {
-        page,
-        tokens: PAGE_TOKENS,
-        heat,
-    }
+    CleanPage { page, tokens: PAGE_TOKENS, heat }
 }
 
 fn span(page: u32, plane: u32, offset: u64) -> Span {
-    Span {
-        page,
-        plane,
-        offset,
-    }
+    Span { page, plane, offset }
 }
 
 /// Sets every byte of every page, padding included where the memory has its own.
@@ -60,10 +41,7 @@ fn check(memory: &impl HostBytes, clean: impl Fn(usize, u32, usize) -> bool) {
         // SAFETY: within a page of the test's own memory, which nobody else uses meanwhile.
         let byte = unsafe { at.read_volatile() };
         let expected = if clean(plane, page, offset) { 0 } else { DIRT };
-        assert_eq!(
-            byte, expected,
-            "plane {plane}, page {page}, offset {offset}"
-        );
+        assert_eq!(byte, expected, "plane {plane}, page {page}, offset {offset}");
     });
 }
 
@@ -73,11 +51,7 @@ fn for_each_byte(memory: &impl HostBytes, mut visit: impl FnMut(usize, u32, usiz
         for page in 0..memory.max_pages() {
             let last = page + 1 == memory.max_pages();
             // foreign planes may lack the last page's padding
-            let bytes = if last {
-                host.page_bytes()
-            } else {
-                host.stride()
-            };
+            let bytes = if last { host.page_bytes() } else { host.stride() };
             for offset in 0..bytes {
                 visit(plane, page, offset, host.page(page).wrapping_add(offset));
             }
@@ -112,20 +86,10 @@ fn debug_shows_neither_bytes_nor_addresses() {
     let memory = HeldMemory::new(geometry(), 2).unwrap();
     soil(&memory);
     let plane = memory.plane(0).unwrap();
-    let foreign = super::ForeignPlane {
-        base: plane.base(),
-        stride_bytes: 64,
-        len_bytes: 64,
-    };
+    let foreign = super::ForeignPlane { base: plane.base(), stride_bytes: 64, len_bytes: 64 };
     let shown = format!("{memory:?} {plane:?} {foreign:?}");
     let base = plane.base().addr().get();
-    for hidden in [
-        "0x".to_owned(),
-        "165".to_owned(),
-        "a5, a5".to_owned(),
-        base.to_string(),
-        format!("{base:x}"),
-    ] {
+    for hidden in ["0x".to_owned(), "165".to_owned(), "a5, a5".to_owned(), base.to_string(), format!("{base:x}")] {
         assert!(!shown.contains(&hidden), "{hidden} in {shown}");
     }
 }

@@ -1,9 +1,6 @@
 //! What only the system can show: guards, protections, and that nothing is left behind. Tests that end a process, or look at the whole of it, run
 //! themselves again as a child.
-#![expect(
-    unsafe_code,
-    reason = "touches guard pages and makes system calls in child processes"
-)]
+#![expect(unsafe_code, reason = "touches guard pages and makes system calls in child processes")]
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -17,11 +14,7 @@ const CHILD: &str = "PAGESTAMP_MEMORY_TEST_CHILD";
 /// Runs one test of this file in a process of its own, which finds `case` in its environment.
 fn child(test: &str, case: &str) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args([
-            &format!("memory::tests::system::{test}"),
-            "--exact",
-            "--test-threads=1",
-        ])
+        .args([&format!("memory::tests::system::{test}"), "--exact", "--test-threads=1"])
         .env(CHILD, case)
         .output()
         .unwrap()
@@ -33,22 +26,12 @@ fn case() -> Option<String> {
 
 #[track_caller]
 fn passes(output: &Output) {
-    let shown = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(
-        output.status.success() && shown.contains("1 passed"),
-        "{shown}"
-    );
+    let shown = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
 }
 
 fn limit(resource: libc::__rlimit_resource_t, bytes: u64) {
-    let limit = libc::rlimit {
-        rlim_cur: bytes,
-        rlim_max: bytes,
-    };
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: a valid pointer for the length of the call.
     assert_eq!(unsafe { libc::setrlimit(resource, &raw const limit) }, 0);
 }
@@ -64,13 +47,9 @@ fn smaps(address: usize) -> String {
     let mut found = String::new();
     let mut inside = false;
     for line in all.lines() {
-        let range = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let range = range.and_then(|(from, to)| {
-            Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?)
-        });
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let range = range
+            .and_then(|(from, to)| Some(usize::from_str_radix(from, 16).ok()?..usize::from_str_radix(to, 16).ok()?));
         if let Some(range) = range {
             inside = range.contains(&address);
         }
@@ -84,10 +63,7 @@ fn smaps(address: usize) -> String {
 
 fn flags(memory: &impl HostBytes, plane: usize) -> Vec<String> {
     let shown = smaps(memory.plane(plane).unwrap().base().addr().get());
-    let flags = shown
-        .lines()
-        .find_map(|line| line.strip_prefix("VmFlags:"))
-        .unwrap();
+    let flags = shown.lines().find_map(|line| line.strip_prefix("VmFlags:")).unwrap();
     flags.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -96,15 +72,8 @@ fn has(flags: &[String], flag: &str) -> bool {
 }
 
 fn kilobytes(paragraph: &str, field: &str) -> usize {
-    let line = paragraph
-        .lines()
-        .find_map(|line| line.strip_prefix(field))
-        .unwrap();
-    line.trim_start_matches(':')
-        .trim()
-        .trim_end_matches(" kB")
-        .parse()
-        .unwrap()
+    let line = paragraph.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 // C2
@@ -135,11 +104,7 @@ fn a_touch_beyond_either_end_of_any_plane_ends_the_process() {
         }
         for outside in ["before", "behind"] {
             let output = child(NAME, &format!("{outside} {plane}"));
-            assert_eq!(
-                output.status.signal(),
-                Some(libc::SIGSEGV),
-                "{outside} {plane}: {output:?}"
-            );
+            assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{outside} {plane}: {output:?}");
         }
     }
 }
@@ -188,8 +153,7 @@ fn huge_pages_are_advised_unless_declined() {
     if fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
         assert!(memory.huge_pages_advised());
     }
-    let regular =
-        HostMemory::with_options(paged(), 3, &HostOptions::new().with_regular_pages()).unwrap();
+    let regular = HostMemory::with_options(paged(), 3, &HostOptions::new().with_regular_pages()).unwrap();
     assert!(!has(&flags(&regular, 1), "hg"));
     assert!(!regular.huge_pages_advised());
 }
@@ -211,19 +175,11 @@ fn physical_memory_comes_at_once_when_prefaulted_or_locked_and_goes_with_decommi
         assert_eq!(resident(), 16);
         memory.decommit(4..12).unwrap();
         let paragraph = smaps(at);
-        let kept = 4 + if kilobytes(&paragraph, "Size") == 16 {
-            0
-        } else {
-            4
-        };
+        let kept = 4 + if kilobytes(&paragraph, "Size") == 16 { 0 } else { 4 };
         // an unlocked middle splits a locked map in three
         assert_eq!(kilobytes(&paragraph, "Rss") / 4, kept, "{options:?}");
         memory.commit(4..12).unwrap();
-        assert_eq!(
-            resident(),
-            if resident_pages == 0 { 8 } else { 16 },
-            "{options:?}"
-        );
+        assert_eq!(resident(), if resident_pages == 0 { 8 } else { 16 }, "{options:?}");
     }
 }
 
@@ -240,21 +196,9 @@ fn locked_memory_is_locked_and_what_may_not_be_is_refused_by_name() {
         let _ = unsafe { libc::setuid(65_534) };
         let before = virtual_pages();
         let error = HostMemory::with_options(paged(), 3, &lock).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                MemoryError::Lock {
-                    bytes: 12_288,
-                    os: libc::ENOMEM
-                }
-            ),
-            "{error:?}"
-        );
+        assert!(matches!(error, MemoryError::Lock { bytes: 12_288, os: libc::ENOMEM }), "{error:?}");
         assert_eq!(virtual_pages(), before);
-        assert!(matches!(
-            locked.commit(1..2),
-            Err(MemoryError::Lock { bytes: 4096, .. })
-        ));
+        assert!(matches!(locked.commit(1..2), Err(MemoryError::Lock { bytes: 4096, .. })));
         check(&locked, |_, _, _| true);
         return;
     }
@@ -275,23 +219,10 @@ fn memory_that_is_refused_or_dropped_leaves_nothing_mapped() {
         return;
     }
     // the first plane can be mapped, the second cannot
-    let half = PageGeometry::new(
-        1,
-        &[Plane::per_token(1, 4096), Plane::per_token(64, 1 << 31)],
-    )
-    .unwrap();
+    let half = PageGeometry::new(1, &[Plane::per_token(1, 4096), Plane::per_token(64, 1 << 31)]).unwrap();
     let refused = || {
         let error = HostMemory::new(half.clone(), 1 << 16).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                MemoryError::Map {
-                    os: libc::ENOMEM,
-                    ..
-                }
-            ),
-            "{error}"
-        );
+        assert!(matches!(error, MemoryError::Map { os: libc::ENOMEM, .. }), "{error}");
     };
     let dropped = || drop(HostMemory::new(paged(), 1 << 16).unwrap());
     refused();
@@ -301,9 +232,5 @@ fn memory_that_is_refused_or_dropped_leaves_nothing_mapped() {
         refused();
         dropped();
     }
-    assert!(
-        virtual_pages() < before + (1 << 16),
-        "{} pages, {before} before",
-        virtual_pages()
-    );
+    assert!(virtual_pages() < before + (1 << 16), "{} pages, {before} before", virtual_pages());
 }

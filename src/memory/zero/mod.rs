@@ -33,9 +33,7 @@ pub(super) struct Zero {
 impl Zero {
     /// Looks at the processor.
     pub(super) fn detect() -> Self {
-        Self {
-            stores: Stores::detect(),
-        }
+        Self { stores: Stores::detect() }
     }
 
     /// Zeroes `len` bytes at `at`, whatever the alignment. Other threads may rely on it only after [`settle`](Self::settle).
@@ -71,22 +69,13 @@ mod tests {
         let mut kernels: Vec<Kernel> = Vec::new();
         let portable = portable::Stores::detect();
         // SAFETY: the test passes its own buffer.
-        kernels.push((
-            "portable",
-            Box::new(move |at, len| unsafe { portable.hot(at, len) }),
-        ));
+        kernels.push(("portable", Box::new(move |at, len| unsafe { portable.hot(at, len) })));
         #[cfg(target_arch = "x86_64")]
         for (name, stores) in Stores::variants() {
             // SAFETY: the test passes its own buffer.
-            kernels.push((
-                name,
-                Box::new(move |at, len| unsafe { stores.hot(at, len) }),
-            ));
+            kernels.push((name, Box::new(move |at, len| unsafe { stores.hot(at, len) })));
             // SAFETY: the test passes its own buffer.
-            kernels.push((
-                name,
-                Box::new(move |at, len| unsafe { stores.cold(at, len) }),
-            ));
+            kernels.push((name, Box::new(move |at, len| unsafe { stores.cold(at, len) })));
         }
         kernels
     }

@@ -43,20 +43,14 @@ impl Stores {
     ///
     /// As [`Zero::zero`](super::Zero::zero).
     #[inline]
-    #[cfg_attr(
-        target_arch = "x86_64",
-        expect(dead_code, reason = "only its twin `hot` is tested here")
-    )]
+    #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "only its twin `hot` is tested here"))]
     pub(super) unsafe fn cold(&self, at: *mut u8, len: usize) {
         // SAFETY: (1) and (2) of the caller.
         unsafe { self.hot(at, len) };
     }
 
     #[inline]
-    #[cfg_attr(
-        target_arch = "x86_64",
-        expect(dead_code, reason = "used off x86-64 only")
-    )]
+    #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "used off x86-64 only"))]
     pub(super) fn settle(&self) {
         fence(Ordering::Release);
     }

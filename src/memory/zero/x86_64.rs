@@ -21,34 +21,16 @@ pub(in crate::memory) struct Stores {
 
 impl Stores {
     pub(super) fn detect() -> Self {
-        Self {
-            avx2: is_x86_feature_detected!("avx2"),
-            fast_strings: is_x86_feature_detected!("ermsb"),
-        }
+        Self { avx2: is_x86_feature_detected!("avx2"), fast_strings: is_x86_feature_detected!("ermsb") }
     }
 
     /// Every set of stores that this processor can run.
     #[cfg(test)]
     pub(super) fn variants() -> Vec<(&'static str, Self)> {
         let best = Self::detect();
-        let mut variants = vec![
-            (
-                "sse2",
-                Self {
-                    avx2: false,
-                    fast_strings: false,
-                },
-            ),
-            ("best", best),
-        ];
+        let mut variants = vec![("sse2", Self { avx2: false, fast_strings: false }), ("best", best)];
         if best.avx2 {
-            variants.push((
-                "avx2",
-                Self {
-                    avx2: true,
-                    fast_strings: false,
-                },
-            ));
+            variants.push(("avx2", Self { avx2: true, fast_strings: false }));
         }
         variants
     }
