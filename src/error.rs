@@ -674,6 +674,48 @@ pub enum AuditError {
     Memory(#[from] MemoryError),
 }
 
+/// A call that was refused, with what it would have consumed: nothing is lost.
+#[derive(Debug)]
+pub struct Refused<T, E> {
+    value: Box<T>,
+    error: E,
+}
+
+impl<T, E> Refused<T, E> {
+    pub(crate) fn new(value: T, error: E) -> Self {
+        Self { value: Box::new(value), error }
+    }
+
+    /// Why it was refused.
+    pub const fn error(&self) -> &E {
+        &self.error
+    }
+
+    /// Gives back what was handed in, unchanged.
+    #[must_use]
+    pub fn into_value(self) -> T {
+        *self.value
+    }
+
+    /// Gives back what was handed in, and the reason.
+    #[must_use]
+    pub fn into_parts(self) -> (T, E) {
+        (*self.value, self.error)
+    }
+}
+
+impl<T, E: std::fmt::Display> std::fmt::Display for Refused<T, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T: std::fmt::Debug, E: std::error::Error> std::error::Error for Refused<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
 /// Any error of this crate, for callers that keep one type.
 #[derive(Debug, Error)]
 #[non_exhaustive]

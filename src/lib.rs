@@ -21,8 +21,8 @@ pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, PoolConfig};
 pub use error::{
-    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, RejectReason,
-    ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, WriteError,
+    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, Refused,
+    RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;

@@ -217,7 +217,7 @@ unsafe impl PageMemory for ForeignMemory {
         self.planes.max_pages()
     }
 
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
         let batch = self.planes.check_batch(batch)?;
         self.planes.zero_batch(batch);
         Ok(Fence::DONE)

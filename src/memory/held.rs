@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -24,7 +25,8 @@ use crate::geometry::PageGeometry;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let held = HeldMemory::new(PageGeometry::new(16, &[Plane::per_token(1, 64)])?, 4)?;
-/// let fence = held.clean(&[CleanPage { page: 0, tokens: 16, heat: Heat::Cold }])?;
+/// // SAFETY: (1) nobody else has the pages.
+/// let fence = unsafe { held.clean(&[CleanPage { page: 0, tokens: 16, heat: Heat::Cold }]) }?;
 /// assert_eq!(held.poll(fence), FenceState::Pending);
 /// assert_eq!(held.finish_next(), Some(fence));
 /// assert_eq!(held.poll(fence), FenceState::Done);
@@ -33,8 +35,14 @@ use crate::geometry::PageGeometry;
 /// ```
 #[derive(Debug)]
 pub struct HeldMemory {
-    host: HostMemory,
-    state: Mutex<State>,
+    control: HeldControl,
+}
+
+/// The side of a [`HeldMemory`] that a test keeps after the pool took the memory: it finishes and fails fences.
+#[derive(Clone, Debug)]
+pub struct HeldControl {
+    host: Arc<HostMemory>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,9 +80,25 @@ impl HeldMemory {
     /// Holds back the cleaning of a host memory.
     #[must_use]
     pub fn over(host: HostMemory) -> Self {
-        Self { host, state: Mutex::default() }
+        Self { control: HeldControl { host: Arc::new(host), state: Arc::default() } }
     }
 
+    /// The side to keep when a pool takes the memory.
+    #[must_use]
+    pub fn control(&self) -> HeldControl {
+        self.control.clone()
+    }
+}
+
+impl std::ops::Deref for HeldMemory {
+    type Target = HeldControl;
+
+    fn deref(&self) -> &HeldControl {
+        &self.control
+    }
+}
+
+impl HeldControl {
     /// Lists the open fences, oldest first.
     #[must_use]
     pub fn open_fences(&self) -> Vec<Fence> {
@@ -90,6 +114,7 @@ impl HeldMemory {
     }
 
     /// Finishes every open fence, oldest first, and counts them.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn finish_all(&self) -> usize {
         std::iter::from_fn(|| self.finish_next()).count()
     }
@@ -150,7 +175,7 @@ unsafe impl PageMemory for HeldMemory {
         self.host.max_pages()
     }
 
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
         self.host.check_batch(batch)?;
         if batch.is_empty() {
             return Ok(Fence::DONE);

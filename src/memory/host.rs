@@ -140,7 +140,8 @@ impl Default for HostOptions {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 1024), Plane::per_token(1, 64)])?;
 /// let memory = HostMemory::new(geometry, 128)?;
-/// let fence = memory.clean(&[CleanPage { page: 3, tokens: 16, heat: Heat::Hot }])?;
+/// // SAFETY: (1) nobody else has the pages.
+/// let fence = unsafe { memory.clean(&[CleanPage { page: 3, tokens: 16, heat: Heat::Hot }]) }?;
 /// assert_eq!(memory.poll(fence), FenceState::Done);
 /// # Ok(())
 /// # }
@@ -304,7 +305,7 @@ unsafe impl PageMemory for HostMemory {
         self.planes.max_pages()
     }
 
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
         self.zero_batch(batch)?;
         Ok(Fence::DONE)
     }

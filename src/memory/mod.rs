@@ -39,7 +39,7 @@ use crate::geometry::PageGeometry;
 
 pub use error::{Exposure, MemoryError};
 pub use foreign::{ForeignMemory, ForeignPlane};
-pub use held::HeldMemory;
+pub use held::{HeldControl, HeldMemory};
 pub use host::{HostMemory, HostOptions};
 pub use null::NullMemory;
 
@@ -64,7 +64,7 @@ pub use null::NullMemory;
 /// 3. Addresses never move, and stay valid for reading and writing, while `self` lives; planes and pages never overlap.
 /// 4. Unless [`STARTS_DIRTY`](Self::STARTS_DIRTY), every byte reads as zero before its first write.
 /// 5. After [`decommit`](Self::decommit) answered `Ok`, every byte of those pages reads as zero until it is written.
-/// 6. Safe calls on one page that overlap in time (`clean` with `clean` or `decommit`) are no data race: each stores zeroes and nothing else, and only
+/// 6. Calls on one page that overlap in time (`clean` with `clean` or `decommit`) are no data race: each stores zeroes and nothing else, and only
 ///    to bytes that they name.
 /// 7. [`geometry`](Self::geometry) and [`max_pages`](Self::max_pages) always answer the same.
 pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
@@ -101,7 +101,12 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// - [`MemoryError::NoSuchPage`]: a page is not below [`max_pages`](Self::max_pages).
     /// - [`MemoryError::TooManyTokens`]: a prefix is longer than a page.
     /// - A device may refuse for reasons of its own.
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError>;
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody reads or writes the bytes that the batch names until the fence is [`FenceState::Done`], even if that is
+    ///    after the memory was given to a pool.
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError>;
 
     /// Tells what became of a [`clean`](Self::clean). Never waits.
     ///

@@ -58,7 +58,7 @@ unsafe impl PageMemory for NullMemory {
         self.max_pages
     }
 
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
         check_batch(batch, &self.geometry, self.max_pages)?;
         Ok(Fence::DONE)
     }

@@ -101,3 +101,9 @@ fn fence_and_lane_keep_the_numbers_of_a_device() {
     assert_eq!(super::Lane::from_raw(9).raw(), 9);
     assert_eq!(super::Lane::from_raw(0), super::Lane::HOST);
 }
+
+/// Cleans pages that nobody but the test has.
+fn clean_of<M: PageMemory>(memory: &M, batch: &[CleanPage]) -> Result<Fence, crate::memory::MemoryError> {
+    // SAFETY: (1) of `PageMemory::clean`: the memory is the test's own, and no slice of it is alive.
+    unsafe { memory.clean(batch) }
+}
