@@ -219,6 +219,7 @@ impl<M: PageMemory> Reservation<M> {
         })
     }
 
+    #[inline]
     fn borrow(&self) -> Result<Borrow<'_, M>, crate::header::NoBorrow> {
         Borrow::new(&self.lease.pool().inner, self.lease.core(), self.lease.key())
     }
@@ -443,6 +444,7 @@ impl<M: PageMemory> Reservation<M> {
     /// - [`ReadError::Backward`]: a range that runs backward.
     /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on one of the pages.
     /// - [`ReadError::Revoked`]: the owner was reclaimed.
+    #[inline]
     pub fn read(&self, tokens: Range<u64>) -> Result<ReadGuard<'_, M>, ReadError> {
         let written_tokens = self.extents.written;
         if tokens.end > written_tokens {
@@ -457,11 +459,17 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Looks at each page only while some of the reservation's pages are off limits.
+    #[inline]
     fn check_no_writer(&self, tokens: &Range<u64>) -> Result<(), ReadError> {
         // Acquire: behind the bytes of an outside writer whose ticket ended, or the zeroes of a device whose fence is done.
         if self.lease.core().off_limits.load(Ordering::Acquire) == 0 || tokens.is_empty() {
             return Ok(());
         }
+        self.check_each_page(tokens)
+    }
+
+    #[cold]
+    fn check_each_page(&self, tokens: &Range<u64>) -> Result<(), ReadError> {
         let inner = &self.lease.pool().inner;
         inner.look_at_fences();
         let page_tokens = u64::from(inner.page_tokens());

@@ -62,7 +62,7 @@ impl<M: PageMemory> PagePool<M> {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
-        let (key, core) = self.inner.promise(&mut state, request.owner, needed, Status::Admitted);
+        let (key, core) = state.open_record(request.owner, Status::Admitted, needed);
         drop(state);
         Ok(Admitted { lease: Lease::new(self.clone(), key, request.owner, core), max_tokens: request.max_tokens })
     }
@@ -97,8 +97,8 @@ impl<M: PageMemory> PagePool<M> {
             Err(refusal) => return Err(refusal.with(request)),
         };
         let behind_fences = needed.saturating_sub(state.unpromised());
-        let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
-        inner.take(&mut state, key, &core, request.owner, now - behind_fences);
+        let (key, core) = state.open_record(request.owner, Status::Reserved, needed - now);
+        inner.issue_free(&mut state, &core, request.owner, now - behind_fences);
         if behind_fences > 0 {
             inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
@@ -227,16 +227,6 @@ impl<M: PageMemory> Inner<M> {
         if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
     }
 
-    /// Opens a record and promises it pages that are free.
-    fn promise(&self, state: &mut State, owner: OwnerId, pages: u64, status: Status) -> (RecordKey, Arc<Core>) {
-        let (key, core) = state.open_record(owner, status);
-        if let Some(record) = state.records.get_mut(key) {
-            record.promised = pages;
-        }
-        state.promised += pages;
-        (key, core)
-    }
-
     /// Takes promised pages: cannot fail, since a promise is backed by free pages.
     fn take(&self, state: &mut State, key: RecordKey, core: &Core, owner: OwnerId, pages: u64) {
         if let Some(record) = state.records.get_mut(key) {
@@ -247,17 +237,15 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Makes free pages live and appends them to a reservation's list.
+    #[inline]
     fn issue_free(&self, state: &mut State, core: &Core, owner: OwnerId, pages: u64) {
-        let State { free, .. } = state;
-        let count = pages as u32;
-        let from = free.len().saturating_sub(count as usize);
-        let mut taken = free.drain(from..).rev();
-        core.pages.extend(count, || {
-            let page = taken.next().unwrap_or(u32::MAX);
-            self.meta(page).issue(owner);
-            page
-        });
-        drop(taken);
+        let kept = state.free.len() - pages as usize;
+        let (metas, taken) = (&*self.metas, &state.free[kept..]);
+        for page in taken {
+            metas[*page as usize].issue(owner);
+        }
+        core.pages.extend(taken.iter().rev().copied());
+        state.free.truncate(kept);
         state.live += pages;
         state.totals.pages_issued += pages;
     }
@@ -293,12 +281,10 @@ impl<M: PageMemory> Inner<M> {
             if usable.is_empty() {
                 continue;
             }
-            let mut taken = usable.iter();
-            core.pages.extend(usable.len() as u32, || {
-                let page = taken.next().copied().unwrap_or(u32::MAX);
-                self.meta(page).issue_pending(owner);
-                page
-            });
+            core.pages.extend(usable.iter().map(|page| {
+                self.meta(*page).issue_pending(owner);
+                *page
+            }));
             state.live += usable.len() as u64;
             state.totals.pages_issued += usable.len() as u64;
             core.off_limits.fetch_add(1, Ordering::Release);

@@ -160,31 +160,40 @@ impl State {
         self.cleaning() + self.quarantined.len() as u64
     }
 
-    /// Takes a record for `owner`: a used one, else a new one.
-    pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status) -> (RecordKey, Arc<Core>) {
+    /// Takes a record for `owner`, a used one, else a new one, and promises it pages that are free.
+    #[inline]
+    pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> (RecordKey, Arc<Core>) {
+        self.promised += promised;
         if let Some((key, core)) = self.idle.pop()
             && let Some(record) = self.records.get_mut(key)
         {
             record.owner = owner;
             record.status = status;
+            record.promised = promised;
             return (key, core);
         }
+        self.make_record(owner, status, promised)
+    }
+
+    #[cold]
+    fn make_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> (RecordKey, Arc<Core>) {
         let core = Arc::new(Core::new());
-        let record = Record { core: Arc::clone(&core), owner, promised: 0, status };
+        let record = Record { core: Arc::clone(&core), owner, promised, status };
         (self.records.insert(record), core)
     }
 
-    /// Gives a record back after its pages went. A core that grew large, or was revoked, is not kept.
+    /// Gives a record back after its pages went, and its promise. A core that grew large, or was revoked, is not kept.
+    #[inline]
     pub(crate) fn close_record(&mut self, key: RecordKey, core: Arc<Core>) {
         const KEPT_PAGES: usize = 4096;
-        if core.header.is_revoked() || core.pages.capacity() > KEPT_PAGES {
+        let Some(record) = self.records.get_mut(key) else { return };
+        self.promised -= std::mem::take(&mut record.promised);
+        if core.header.is_revoked() || core.pages.has_room_past(KEPT_PAGES) {
             self.records.remove(key);
             return;
         }
+        record.status = Status::Idle;
         core.pages.truncate(0);
-        if let Some(record) = self.records.get_mut(key) {
-            record.status = Status::Idle;
-            self.idle.push((key, core));
-        }
+        self.idle.push((key, core));
     }
 }

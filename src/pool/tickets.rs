@@ -229,13 +229,13 @@ impl<M: PageMemory> Inner<M> {
         state.totals.pages_moved += 1;
         meta.set_extent(meta.extent().with_high(from));
         if let Err(error) = self.copy_prefix(page, fresh, from) {
-            let leaving = self.let_go(&mut state, false, |each| each(fresh));
+            let leaving = self.let_go(&mut state, [fresh].into_iter());
             self.finish_leaving(state, leaving);
             return Err(error.into());
         }
         meta.set_extent(meta.extent().with_written(from));
         core.pages.set(ordinal, fresh);
-        let leaving = self.let_go(&mut state, false, |each| each(page));
+        let leaving = self.let_go(&mut state, [page].into_iter());
         self.finish_leaving(state, leaving);
         Ok(())
     }
@@ -285,7 +285,6 @@ impl<M: PageMemory> Inner<M> {
             meta.set_extent(meta.extent().whole());
         });
         state.detached += handles.len() as u64;
-        self.forget_promise(&mut state, lease.key());
         core.pages.truncate(0);
         if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
             state.close_record(lease.key(), core);
