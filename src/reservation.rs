@@ -63,6 +63,7 @@ impl<M: PageMemory> Lease<M> {
         self.core.take()
     }
 
+    #[inline]
     fn end(&mut self) -> Released {
         match self.core.take() {
             Some(core) => self.pool.inner.end_lease(self.key, core),
@@ -72,6 +73,7 @@ impl<M: PageMemory> Lease<M> {
 }
 
 impl<M: PageMemory> Drop for Lease<M> {
+    #[inline]
     fn drop(&mut self) {
         self.end();
     }
@@ -541,6 +543,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// O(pages): the stamps under the lock, the zeroing outside it (or later, as the pool is set up).
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
+    #[inline]
     pub fn release(mut self) -> Released {
         self.end_claim();
         self.lease.end()
@@ -574,6 +577,7 @@ impl<M: PageMemory> Reservation<M> {
         }
     }
 
+    #[inline]
     fn end_claim(&mut self) {
         if let Some(token) = self.claim.take() {
             self.pool().inner.state.lock().end_claim(token);
@@ -583,6 +587,7 @@ impl<M: PageMemory> Reservation<M> {
 
 impl<M: PageMemory> Drop for Reservation<M> {
     /// Pages of a claim that nobody confirmed wait for the next try instead of going back.
+    #[inline]
     fn drop(&mut self) {
         if let Some(token) = self.claim.take() {
             let (key, extents) = (self.lease.key(), self.extents);

@@ -78,41 +78,25 @@ impl<M: PageMemory> PagePool<M> {
     /// # Errors
     ///
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
+    #[inline]
     pub fn reserve(&self, proof: &CapacityProof, request: Request, tokens: u64) -> Result<Reservation<M>, AdmitError> {
-        if tokens > request.max_tokens {
-            let max_tokens = request.max_tokens;
-            return Err(AdmitError::PastMax { request, asked_tokens: tokens, max_tokens });
+        if request.claim.is_some() {
+            return self.reserve_claimed(proof, request, tokens);
         }
-        if let Some(token) = request.claim {
-            match self.claimed_before(token, &request, tokens) {
-                Ok(Some(again)) => return Ok(again),
-                Ok(None) => {}
-                Err(source) => return Err(AdmitError::Claim { request, source }),
+        // Two words come back from there and the reservation is made here: its copies would cost as much as its lock.
+        match self.inner.reserve(proof, &request, tokens) {
+            Ok((key, core)) => {
+                let lease = Lease::new(self.clone(), key, request.owner, core);
+                Ok(Reservation::new(lease, request.max_tokens, tokens))
             }
+            Err(refusal) => Err(refusal.with(request)),
         }
-        let inner = &*self.inner;
-        let now = inner.memory.geometry().pages_for_tokens(tokens);
-        let (mut state, needed) = match inner.room_for(proof, &request, now) {
-            Ok(room) => room,
-            Err(refusal) => return Err(refusal.with(request)),
-        };
-        let behind_fences = needed.saturating_sub(state.unpromised());
-        let (key, core) = state.open_record(request.owner, Status::Reserved, needed - now);
-        inner.issue_free(&mut state, &core, request.owner, now - behind_fences);
-        if behind_fences > 0 {
-            inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
-        }
-        if let Some(token) = request.claim {
-            state.note_claim(token, &request, tokens);
-        }
-        drop(state);
-        let lease = Lease::new(self.clone(), key, request.owner, core);
-        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
     }
 }
 
 /// Why there is no room, before the request is put back into the error.
-enum Refusal {
+pub(super) enum Refusal {
+    PastMax { asked_tokens: u64 },
     Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64 },
     Rejected(RejectReason),
     ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
@@ -122,8 +106,12 @@ enum Refusal {
 
 impl Refusal {
     #[cold]
-    fn with(self, request: Request) -> AdmitError {
+    pub(super) fn with(self, request: Request) -> AdmitError {
         match self {
+            Self::PastMax { asked_tokens } => {
+                let max_tokens = request.max_tokens;
+                AdmitError::PastMax { request, asked_tokens, max_tokens }
+            }
             Self::Full { needed_pages, free_pages, pending_pages, promised_pages } => {
                 AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages }
             }
@@ -138,8 +126,33 @@ impl Refusal {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// Finds room for a request and takes its first pages.
+    pub(super) fn reserve(
+        &self,
+        proof: &CapacityProof,
+        request: &Request,
+        tokens: u64,
+    ) -> Result<(RecordKey, Arc<Core>), Refusal> {
+        if tokens > request.max_tokens {
+            return Err(Refusal::PastMax { asked_tokens: tokens });
+        }
+        let now = self.memory.geometry().pages_for_tokens(tokens);
+        let (mut state, needed) = self.room_for(proof, request, now)?;
+        let behind_fences = needed.saturating_sub(state.unpromised());
+        let (key, core) = state.open_record(request.owner, Status::Reserved, needed - now);
+        self.issue_free(&mut state, &core, request.owner, now - behind_fences);
+        if behind_fences > 0 {
+            self.issue_fenced(&mut state, &core, request.owner, behind_fences);
+        }
+        if let Some(token) = request.claim {
+            state.note_claim(token, request, tokens);
+        }
+        Ok((key, core))
+    }
+
     /// Finds room for a request, or says why there is none. On success the lock is still held. When the request names a
     /// lane, up to `now` pages may come from behind fences that the lane was told to wait for.
+    #[inline]
     fn room_for(
         &self,
         proof: &CapacityProof,
@@ -151,20 +164,32 @@ impl<M: PageMemory> Inner<M> {
         }
         let needed_pages = self.memory.geometry().pages_for_tokens(request.max_tokens);
         let mut state = self.state.lock();
-        loop {
-            self.check_gate(&mut state, proof, request, needed_pages)?;
-            if state.unpromised() >= needed_pages {
-                state.totals.admitted += 1;
-                return Ok((state, needed_pages));
-            }
+        self.check_gate(&mut state, proof, request, needed_pages)?;
+        if state.unpromised() < needed_pages {
+            state = self.find_room(state, proof, request, needed_pages, now)?;
+        }
+        state.totals.admitted += 1;
+        Ok((state, needed_pages))
+    }
+
+    /// Looks for room behind quarantine, fences and zeroing, while the gate lets the request through.
+    #[cold]
+    fn find_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        proof: &CapacityProof,
+        request: &Request,
+        needed_pages: u64,
+        now: u64,
+    ) -> Result<MutexGuard<'a, State>, Refusal> {
+        while state.unpromised() < needed_pages {
             state = match self.gather(state, needed_pages) {
                 Gathered::Some(state) => state,
                 Gathered::Nothing(mut state) => {
                     if let Some(lane) = request.lane {
                         let missing = needed_pages - state.unpromised();
                         if missing <= now && self.order_fences(&mut state, lane, missing) {
-                            state.totals.admitted += 1;
-                            return Ok((state, needed_pages));
+                            return Ok(state);
                         }
                     }
                     state.totals.full += 1;
@@ -176,10 +201,13 @@ impl<M: PageMemory> Inner<M> {
                     });
                 }
             };
+            self.check_gate(&mut state, proof, request, needed_pages)?;
         }
+        Ok(state)
     }
 
     /// What no amount of waiting for pages would change.
+    #[inline]
     fn check_gate(
         &self,
         state: &mut State,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{PagePool, RecordKey, State};
-use crate::admission::Request;
+use crate::admission::{CapacityProof, Request};
+use crate::error::AdmitError;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::PageMemory;
@@ -105,8 +106,32 @@ impl State {
 }
 
 impl<M: PageMemory> PagePool<M> {
+    /// Gives the pages of an earlier try again, or new ones when there was none.
+    #[cold]
+    pub(super) fn reserve_claimed(
+        &self,
+        proof: &CapacityProof,
+        request: Request,
+        tokens: u64,
+    ) -> Result<Reservation<M>, AdmitError> {
+        if let Some(token) = request.claim.filter(|_| tokens <= request.max_tokens) {
+            match self.claimed_before(token, &request, tokens) {
+                Ok(Some(again)) => return Ok(again),
+                Ok(None) => {}
+                Err(source) => return Err(AdmitError::Claim { request, source }),
+            }
+        }
+        match self.inner.reserve(proof, &request, tokens) {
+            Ok((key, core)) => {
+                let lease = Lease::new(self.clone(), key, request.owner, core);
+                Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+            }
+            Err(refusal) => Err(refusal.with(request)),
+        }
+    }
+
     /// Gives the pages of an earlier try again. `None` when there was none.
-    pub(super) fn claimed_before(
+    fn claimed_before(
         &self,
         token: ClaimToken,
         request: &Request,

@@ -340,11 +340,16 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
-    pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
-        let Leaving { batch, released } = leaving;
-        if batch.is_empty() {
-            // nothing to zero
-        } else if self.config.clean_mode() == crate::config::CleanMode::Later {
+    #[inline]
+    pub(crate) fn finish_leaving(&self, state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
+        if !leaving.batch.is_empty() {
+            self.clean_leaving(state, leaving.batch);
+        }
+        leaving.released
+    }
+
+    fn clean_leaving(&self, mut state: MutexGuard<'_, State>, batch: Vec<CleanPage>) {
+        if self.config.clean_mode() == crate::config::CleanMode::Later {
             state.in_hand -= batch.len() as u64;
             state.dirty.extend(batch.iter().map(|clean| clean.page));
             state.keep_batch(batch);
@@ -353,7 +358,6 @@ impl<M: PageMemory> Inner<M> {
             drop(state);
             self.clean_in_hand(batch);
         }
-        released
     }
 }
 
