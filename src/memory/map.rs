@@ -1,7 +1,9 @@
-//! One anonymous map of the system, with guard pages around it: every call into the system for memory is in this file.
+//! One anonymous map of the system, with guard pages around it: every call into the system for memory is in
+//! this file.
 //!
-//! **Owns** an address range from its creation to its drop. **Does not know** pages of the pool. **Invariants:** the first and the last system page of
-//! the range are never accessible, the bytes between are accessible and private to this process, and start as zero.
+//! **Owns** an address range from its creation to its drop. **Does not know** pages of the pool.
+//! **Invariants:** the first and the last system page of the range are never accessible, the bytes between
+//! are accessible and private to this process, and start as zero.
 //!
 //! # Source
 //!
@@ -10,6 +12,11 @@
     unsafe_code,
     reason = "calls mmap, mprotect, madvise, mlock and munmap"
 )]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "pagestamp maps memory, and keeps it out of core dumps, by calls that only Linux has"
+);
 
 use std::fmt;
 use std::io;
@@ -53,7 +60,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps at least `bytes` accessible bytes between two guards, aligned to [`HUGE_BYTES`] when a huge page fits.
+    /// Maps at least `bytes` accessible bytes between two guards, aligned to [`HUGE_BYTES`] when a huge
+    /// page fits.
     ///
     /// # Errors
     ///
@@ -96,7 +104,8 @@ impl Map {
         }
         let range = NonNull::new(range.cast::<u8>()).ok_or(failed(libc::EFAULT))?;
         let front = (range.addr().get() + page).wrapping_neg() % align + page;
-        // SAFETY: at most `align` into a range of `inner_bytes + page + align`: front + inner_bytes + page <= range_bytes.
+        // SAFETY: at most `align` into a range of `inner_bytes + page + align`: front + inner_bytes + page
+        // <= range_bytes.
         let bytes_at = unsafe { range.add(front) };
         let map = Self {
             range,
@@ -207,8 +216,8 @@ impl Map {
         }
     }
 
-    /// Gives the system pages that lie within a range back, and answers with the bytes they cover: these read as zero from now on, like fresh
-    /// ones. What the range has beyond them is unchanged.
+    /// Gives the system pages that lie within a range back, and answers with the bytes they cover: these
+    /// read as zero from now on, like fresh ones. What the range has beyond them is unchanged.
     ///
     /// # Errors
     ///
@@ -253,8 +262,8 @@ impl Map {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: within our range, private to us; each advice used here changes bytes at most to zero, and callers that pass
-        // MADV_DONTNEED answer for that.
+        // SAFETY: within our range, private to us; each advice used here changes bytes at most to zero, and
+        // callers that pass MADV_DONTNEED answer for that.
         let refused = unsafe { libc::madvise(self.at(bytes.start).cast(), bytes.len(), advice) };
         if refused == 0 {
             Ok(())
@@ -275,8 +284,9 @@ impl fmt::Debug for Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly the range of our own `mmap`, unmapped once; by the owner's obligations nobody uses it after this. A refusal leaves
-        // the range mapped, which is a leak of addresses and nothing worse.
+        // SAFETY: exactly the range of our own `mmap`, unmapped once; by the owner's obligations nobody
+        // uses it after this. A refusal leaves the range mapped, which is a leak of addresses and nothing
+        // worse.
         let _ = unsafe { libc::munmap(self.range.as_ptr().cast(), self.range_bytes) };
     }
 }

@@ -55,8 +55,8 @@ fn pair() -> PageGeometry {
 }
 
 fn make(planes: &[ForeignPlane]) -> Result<ForeignMemory, MemoryError> {
-    // SAFETY: the planes that tests make are refused before a byte is touched, or lie within a `Tensor` that outlives the memory and that nobody
-    // uses meanwhile.
+    // SAFETY: the planes that tests make are refused before a byte is touched, or lie within a `Tensor`
+    // that outlives the memory and that nobody uses meanwhile.
     unsafe { ForeignMemory::new(pair(), PAGES, planes) }
 }
 
@@ -183,17 +183,16 @@ fn foreign_planes_that_cannot_be_are_refused_by_name() {
             page_bytes: 16
         }
     );
-    let long = ForeignPlane {
-        len_bytes: u64::MAX,
-        ..other
-    };
-    assert_eq!(
-        make(&[good, long]).unwrap_err(),
-        MemoryError::ForeignWraps {
-            plane: 1,
-            len_bytes: u64::MAX
-        }
-    );
+    for len_bytes in [u64::MAX, 1 << 63] {
+        let long = ForeignPlane { len_bytes, ..other };
+        assert_eq!(
+            make(&[good, long]).unwrap_err(),
+            MemoryError::ForeignWraps {
+                plane: 1,
+                len_bytes
+            }
+        );
+    }
     let high = ForeignPlane {
         base: NonNull::without_provenance(std::num::NonZero::<usize>::MAX),
         ..good
