@@ -42,6 +42,7 @@ use llama::Llama;
 use prompts::SecretError;
 use tenant_a::TenantA;
 use tokenizer::Tokenizer;
+use unchecked::{NotLeaked, Unchecked};
 
 fn main() -> ExitCode {
     let (model, secret, output) = match Arguments::parse(env::args_os().skip(1)) {
@@ -69,6 +70,9 @@ fn fail(error: &dyn Error, code: u8) -> ExitCode {
 }
 
 fn run(file: Option<&Path>, secret: &str, output: Output) -> Result<(), Box<dyn Error>> {
+    if cfg!(debug_assertions) {
+        eprintln!("built without --release: this takes minutes instead of seconds");
+    }
     let (model, tokenizer) = load(file)?;
     let tokens = prompts::tenant_a(secret, &tokenizer)?;
     check_identical(&model, &tokenizer)?;
@@ -77,11 +81,18 @@ fn run(file: Option<&Path>, secret: &str, output: Output) -> Result<(), Box<dyn 
         "tenant A: {} tokens with the secret {secret:?}",
         tenant_a.tokens.len()
     );
-    let json = leak_unchecked(&model, &tokenizer, &tenant_a, secret)?;
+    let leak = run_unchecked(&model, &tokenizer, &tenant_a)?;
+    let leaked = leak.answer.contains(secret);
+    report_unchecked(&leak, leaked);
     if output == Output::Json {
-        println!("{}", json.line());
+        println!("{}", json(secret, &tenant_a, &leak, leaked).line());
     }
-    Ok(())
+    // The leak is the incident: without it there is nothing to check against.
+    if leaked {
+        Ok(())
+    } else {
+        Err(NotLeaked.into())
+    }
 }
 
 fn load(file: Option<&Path>) -> Result<(Llama, Tokenizer), Box<dyn Error>> {
@@ -95,26 +106,26 @@ fn check_identical(model: &Llama, tokenizer: &Tokenizer) -> Result<(), Box<dyn E
     Ok(())
 }
 
-fn leak_unchecked(
+fn run_unchecked(
     model: &Llama,
     tokenizer: &Tokenizer,
     tenant_a: &TenantA,
-    secret: &str,
-) -> Result<Object, Box<dyn Error>> {
+) -> Result<Unchecked, Box<dyn Error>> {
     let placeholder = tokenizer
         .special(prompts::PLACEHOLDER)
         .ok_or("the model has no placeholder token")?;
-    let unchecked = unchecked::run(model, tenant_a, placeholder, tokenizer.stop())?;
-    let answer = tokenizer.decode(&unchecked.answer);
-    let leaked = answer.contains(secret);
-    if let Some(rejection) = &unchecked.rejection {
+    Ok(unchecked::run(model, tokenizer, tenant_a, placeholder)?)
+}
+
+fn report_unchecked(leak: &Unchecked, leaked: bool) {
+    if let Some(rejection) = &leak.rejection {
         println!("unchecked: tenant B is rejected ({rejection}), and admitted all the same");
     }
     println!(
         "unchecked: {} of B's {} pages are A's; B receives:",
-        unchecked.foreign_pages, unchecked.table_pages
+        leak.foreign_pages, leak.table_pages
     );
-    println!("  {answer:?}");
+    println!("  {:?}", leak.answer);
     println!(
         "  {}",
         if leaked {
@@ -123,11 +134,14 @@ fn leak_unchecked(
             "A's secret is not in it"
         }
     );
-    Ok(Object::default()
+}
+
+fn json(secret: &str, tenant_a: &TenantA, leak: &Unchecked, leaked: bool) -> Object {
+    Object::default()
         .text("secret", secret)
         .number("tenant_a_tokens", tenant_a.tokens.len())
-        .number("unchecked_pages", unchecked.table_pages)
-        .number("unchecked_foreign_pages", unchecked.foreign_pages)
-        .text("unchecked_answer", &answer)
-        .flag("unchecked_leaked", leaked))
+        .number("unchecked_pages", leak.table_pages)
+        .number("unchecked_foreign_pages", leak.foreign_pages)
+        .text("unchecked_answer", &leak.answer)
+        .flag("unchecked_leaked", leaked)
 }

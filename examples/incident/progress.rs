@@ -2,7 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-const WIDTH: usize = 32;
+/// Cells of the bar; the whole line stays under 80 columns, as a wrapped line cannot be drawn anew.
+const WIDTH: usize = 24;
 /// Without a terminal, a line each time that another quarter is done.
 const PLAIN_LINES: u64 = 4;
 
@@ -21,7 +22,7 @@ impl Progress {
     pub(crate) fn new(what: &str, total_bytes: u64) -> Self {
         let terminal = io::stderr().is_terminal();
         if !terminal {
-            eprintln!("{what}, {}", megabytes(total_bytes));
+            eprintln!("{what}: {:.1} MB", total_bytes as f64 / 1e6);
         }
         Self {
             what: what.to_owned(),
@@ -56,20 +57,15 @@ impl Progress {
     }
 
     fn bar(&self) -> String {
-        let full =
-            (self.done_bytes as u128 * WIDTH as u128 / u128::from(self.total_bytes)) as usize;
-        let percent = u128::from(self.done_bytes) * 100 / u128::from(self.total_bytes);
-        let (done, total) = (megabytes(self.done_bytes), megabytes(self.total_bytes));
+        let (done, total) = (self.done_bytes, self.total_bytes);
+        let full = (done as u128 * WIDTH as u128 / u128::from(total)) as usize;
+        let percent = u128::from(done) * 100 / u128::from(total);
+        let (bar, done, total) = ("#".repeat(full), done as f64 / 1e6, total as f64 / 1e6);
         format!(
-            "{} [{:-<WIDTH$}] {percent:3} %  {done} of {total} ",
-            self.what,
-            "#".repeat(full)
+            "{} [{bar:-<WIDTH$}] {percent:3} %  {done:.1} of {total:.1} MB",
+            self.what
         )
     }
-}
-
-fn megabytes(bytes: u64) -> String {
-    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 #[cfg(test)]
@@ -90,11 +86,11 @@ mod tests {
     fn bar_fills_from_empty_to_full() {
         assert_eq!(
             at(0).bar(),
-            format!("x [{}]   0 %  0.0 MB of 1.0 MB ", "-".repeat(WIDTH))
+            format!("x [{}]   0 %  0.0 of 1.0 MB", "-".repeat(WIDTH))
         );
         assert_eq!(
             at(1_000_000).bar(),
-            format!("x [{}] 100 %  1.0 MB of 1.0 MB ", "#".repeat(WIDTH))
+            format!("x [{}] 100 %  1.0 of 1.0 MB", "#".repeat(WIDTH))
         );
         assert!(at(500_000).bar().contains(" 50 %"));
     }

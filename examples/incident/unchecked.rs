@@ -8,11 +8,14 @@
 //!    from position 128 on and attends over all of them.
 
 use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
 
 use crate::llama::Llama;
 use crate::plain_list::{OutOfPages, PlainList};
 use crate::prompts::{ANSWER_TOKENS, CLAIM_PAGES, CLAIM_TOKENS};
 use crate::tenant_a::TenantA;
+use crate::tokenizer::Tokenizer;
 
 /// Pages of the engine: room for A and for B's placeholder and answer, not for both requests at once.
 const POOL_PAGES: usize = CLAIM_PAGES + 2;
@@ -20,8 +23,8 @@ const POOL_PAGES: usize = CLAIM_PAGES + 2;
 /// What tenant B got.
 #[derive(Debug)]
 pub(crate) struct Unchecked {
-    /// Tokens of B's answer.
-    pub(crate) answer: Vec<u32>,
+    /// B's answer.
+    pub(crate) answer: String,
     /// Pages in B's table when decode began.
     pub(crate) table_pages: usize,
     /// Those of them that tenant A wrote.
@@ -30,17 +33,32 @@ pub(crate) struct Unchecked {
     pub(crate) rejection: Option<OutOfPages>,
 }
 
+/// The answer does not hold the secret, so the example has not shown what it is here to show.
+#[derive(Debug)]
+pub(crate) struct NotLeaked;
+
+impl fmt::Display for NotLeaked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the unchecked run did not leak this secret: the model did not copy it word for word"
+        )
+    }
+}
+
+impl Error for NotLeaked {}
+
 /// Runs the incident.
 ///
-/// `placeholder` is the token that runs in B's place, `stop` the one that ends an answer.
+/// `placeholder` is the token that runs in B's place.
 ///
 /// # Errors
 /// [`OutOfPages`] if A's prompt is longer than its pages.
 pub(crate) fn run(
     model: &Llama,
+    tokenizer: &Tokenizer,
     tenant_a: &TenantA,
     placeholder: u32,
-    stop: u32,
 ) -> Result<Unchecked, OutOfPages> {
     let mut list = PlainList::new(model.shape(), (0..POOL_PAGES).rev().collect());
     let mut table_a = Vec::new();
@@ -56,15 +74,16 @@ pub(crate) fn run(
     let foreign_pages = table.iter().filter(|page| pages_a.contains(page)).count();
     let table_pages = table.len();
 
+    let mut cache = list.sequence(&mut table);
     let answer = model.decode(
-        &mut list.sequence(&mut table),
+        &mut cache,
         CLAIM_TOKENS,
         logits,
         ANSWER_TOKENS,
-        stop,
+        tokenizer.stop(),
     )?;
     Ok(Unchecked {
-        answer,
+        answer: tokenizer.decode(&answer),
         table_pages,
         foreign_pages,
         rejection,
