@@ -10,8 +10,10 @@ use crate::tokenizer::Tokenizer;
 pub(crate) const CLAIM_PAGES: usize = 8;
 /// Tokens that tenant B's request claims to have.
 pub(crate) const CLAIM_TOKENS: usize = CLAIM_PAGES * PAGE_TOKENS;
-/// Tokens that are decoded for tenant B.
-pub(crate) const ANSWER_TOKENS: usize = 32;
+/// Pages that tenant B's answer takes.
+pub(crate) const ANSWER_PAGES: usize = 3;
+/// Tokens that are decoded for tenant B: B often begins in the middle of a secret and repeats it whole.
+pub(crate) const ANSWER_TOKENS: usize = ANSWER_PAGES * PAGE_TOKENS;
 
 /// The secret in tenant A's prompt, unless another one is given.
 pub(crate) const DEFAULT_SECRET: &str = "ORCHID-7421-ZEPHYR";

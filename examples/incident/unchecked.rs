@@ -13,12 +13,12 @@ use std::fmt;
 
 use crate::llama::Llama;
 use crate::plain_list::{OutOfPages, PlainList};
-use crate::prompts::{ANSWER_TOKENS, CLAIM_PAGES, CLAIM_TOKENS};
+use crate::prompts::{ANSWER_PAGES, ANSWER_TOKENS, CLAIM_PAGES, CLAIM_TOKENS};
 use crate::tenant_a::TenantA;
 use crate::tokenizer::Tokenizer;
 
 /// Pages of the engine: room for A and for B's placeholder and answer, not for both requests at once.
-const POOL_PAGES: usize = CLAIM_PAGES + 2;
+const POOL_PAGES: usize = CLAIM_PAGES + ANSWER_PAGES;
 
 /// What tenant B got.
 #[derive(Debug)]
