@@ -26,11 +26,7 @@ The cache folder is $PAGESTAMP_CACHE, else $XDG_CACHE_HOME/pagestamp, else ~/.ca
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Arguments {
     Help,
-    Run {
-        model: Option<PathBuf>,
-        secret: String,
-        output: Output,
-    },
+    Run { model: Option<PathBuf>, secret: String, output: Output },
 }
 
 /// How the result is printed.
@@ -69,9 +65,7 @@ impl Arguments {
     ///
     /// # Errors
     /// [`ArgumentError`].
-    pub(crate) fn parse(
-        mut arguments: impl Iterator<Item = OsString>,
-    ) -> Result<Self, ArgumentError> {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, ArgumentError> {
         let (mut model, mut secret, mut output) = (None, None, Output::Text);
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
@@ -83,28 +77,14 @@ impl Arguments {
             }
         }
         let secret = secret.unwrap_or_else(|| DEFAULT_SECRET.into());
-        let secret = secret
-            .into_string()
-            .map_err(|_| ArgumentError::NotText { option: "--secret" })?;
-        Ok(Self::Run {
-            model: model.map(PathBuf::from),
-            secret,
-            output,
-        })
+        let secret = secret.into_string().map_err(|_| ArgumentError::NotText { option: "--secret" })?;
+        Ok(Self::Run { model: model.map(PathBuf::from), secret, output })
     }
 }
 
-fn set(
-    place: &mut Option<OsString>,
-    option: &'static str,
-    value: Option<OsString>,
-) -> Result<(), ArgumentError> {
+fn set(place: &mut Option<OsString>, option: &'static str, value: Option<OsString>) -> Result<(), ArgumentError> {
     let value = value.ok_or(ArgumentError::NoValue { option })?;
-    if place.replace(value).is_some() {
-        Err(ArgumentError::Twice { option })
-    } else {
-        Ok(())
-    }
+    if place.replace(value).is_some() { Err(ArgumentError::Twice { option }) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -123,29 +103,12 @@ mod tests {
             output,
         };
         assert_eq!(parse(&[]), Ok(run(None, DEFAULT_SECRET, Output::Text)));
-        assert_eq!(
-            parse(&["--json", "--model", "m", "--secret", "s t"]),
-            Ok(run(Some("m"), "s t", Output::Json))
-        );
-        assert_eq!(
-            parse(&["--secret", "--json"]),
-            Ok(run(None, "--json", Output::Text))
-        );
+        assert_eq!(parse(&["--json", "--model", "m", "--secret", "s t"]), Ok(run(Some("m"), "s t", Output::Json)));
+        assert_eq!(parse(&["--secret", "--json"]), Ok(run(None, "--json", Output::Text)));
         assert_eq!(parse(&["--json", "--help"]), Ok(Arguments::Help));
-        assert_eq!(
-            parse(&["--model"]),
-            Err(ArgumentError::NoValue { option: "--model" })
-        );
-        assert_eq!(
-            parse(&["--secret", "a", "--secret", "b"]),
-            Err(ArgumentError::Twice { option: "--secret" })
-        );
-        assert_eq!(
-            parse(&["more"]),
-            Err(ArgumentError::Unknown {
-                argument: "more".into()
-            })
-        );
+        assert_eq!(parse(&["--model"]), Err(ArgumentError::NoValue { option: "--model" }));
+        assert_eq!(parse(&["--secret", "a", "--secret", "b"]), Err(ArgumentError::Twice { option: "--secret" }));
+        assert_eq!(parse(&["more"]), Err(ArgumentError::Unknown { argument: "more".into() }));
     }
 
     #[test]

@@ -25,12 +25,8 @@ pub(crate) fn rotate(rows: &mut [f32], first: usize, tokens: usize, shape: &Shap
 /// Sine and cosine for each pair of a head at one position.
 fn turns(position: usize, shape: &Shape) -> Vec<(f32, f32)> {
     let theta = f64::from(shape.rope_theta);
-    let angle =
-        |pair: usize| position as f64 * theta.powf(-2.0 * pair as f64 / shape.head_dim as f64);
-    (0..shape.head_dim / 2)
-        .map(angle)
-        .map(|angle| (angle.sin() as f32, angle.cos() as f32))
-        .collect()
+    let angle = |pair: usize| position as f64 * theta.powf(-2.0 * pair as f64 / shape.head_dim as f64);
+    (0..shape.head_dim / 2).map(angle).map(|angle| (angle.sin() as f32, angle.cos() as f32)).collect()
 }
 
 /// Attends from each query of a batch over the cache up to and with its own position.
@@ -84,32 +80,20 @@ fn weighted_sum<C: KvCache>(
     shape: &Shape,
 ) -> Result<Vec<f32>, C::Error> {
     let mut sums = vec![0.0; weights.len() / end * shape.head_dim];
-    scan_rows(
-        cache,
-        layer,
-        Half::Value,
-        end,
-        shape,
-        &mut |position, value| {
-            for head in heads_that_see(position, first, end, shape) {
-                let weight = weights[head * end + position];
-                let sum = &mut sums[head * shape.head_dim..][..shape.head_dim];
-                for (sum, value) in sum.iter_mut().zip(kv_head(value, head, shape)) {
-                    *sum += weight * value;
-                }
+    scan_rows(cache, layer, Half::Value, end, shape, &mut |position, value| {
+        for head in heads_that_see(position, first, end, shape) {
+            let weight = weights[head * end + position];
+            let sum = &mut sums[head * shape.head_dim..][..shape.head_dim];
+            for (sum, value) in sum.iter_mut().zip(kv_head(value, head, shape)) {
+                *sum += weight * value;
             }
-        },
-    )?;
+        }
+    })?;
     Ok(sums)
 }
 
 /// Heads of the batch, counted through its tokens, whose token is at `position` or behind it.
-fn heads_that_see(
-    position: usize,
-    first: usize,
-    end: usize,
-    shape: &Shape,
-) -> std::ops::Range<usize> {
+fn heads_that_see(position: usize, first: usize, end: usize, shape: &Shape) -> std::ops::Range<usize> {
     position.saturating_sub(first) * shape.heads..(end - first) * shape.heads
 }
 

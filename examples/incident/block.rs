@@ -35,21 +35,13 @@ impl Q4Block {
     /// Makes a block from its parts; the random model uses it.
     #[cfg(test)]
     pub(crate) fn new(scale: f32, min: f32, nibbles: [u8; BLOCK / 2]) -> Self {
-        Self {
-            scale,
-            min,
-            nibbles,
-        }
+        Self { scale, min, nibbles }
     }
 
     /// Reads one block as the file holds it.
     pub(crate) fn from_file(bytes: &[u8; Self::FILE_BYTES]) -> Self {
         let [s0, s1, m0, m1, nibbles @ ..] = *bytes;
-        Self {
-            scale: f16_to_f32([s0, s1]),
-            min: f16_to_f32([m0, m1]),
-            nibbles,
-        }
+        Self { scale: f16_to_f32([s0, s1]), min: f16_to_f32([m0, m1]), nibbles }
     }
 }
 
@@ -66,10 +58,7 @@ impl Q8Block {
     /// Reads one block as the file holds it.
     pub(crate) fn from_file(bytes: &[u8; Self::FILE_BYTES]) -> Self {
         let [s0, s1, values @ ..] = *bytes;
-        Self {
-            scale: f16_to_f32([s0, s1]),
-            values: values.map(u8::cast_signed),
-        }
+        Self { scale: f16_to_f32([s0, s1]), values: values.map(u8::cast_signed) }
     }
 }
 
@@ -110,22 +99,13 @@ impl ActivationBlock {
         let inverse = if scale > 0.0 { scale.recip() } else { 0.0 };
         let values = floats.map(|x| round(x * inverse));
         let sum: i32 = values.iter().map(|&v| i32::from(v)).sum();
-        Self {
-            values,
-            scale,
-            sum: scale * sum as f32,
-        }
+        Self { values, scale, sum: scale * sum as f32 }
     }
 
     /// Dot product with 32 unpacked weights.
     #[inline]
     pub(crate) fn dot(&self, weights: &[i16; BLOCK], (scale, min): (f32, f32)) -> f32 {
-        let whole: i32 = self
-            .values
-            .iter()
-            .zip(weights)
-            .map(|(&a, &w)| i32::from(a) * i32::from(w))
-            .sum();
+        let whole: i32 = self.values.iter().zip(weights).map(|(&a, &w)| i32::from(a) * i32::from(w)).sum();
         scale * self.scale * whole as f32 + min * self.sum
     }
 }
@@ -183,26 +163,16 @@ mod tests {
     #[test]
     fn dot_of_blocks_is_near_the_dot_of_floats() {
         let floats: [f32; BLOCK] = std::array::from_fn(|i| (i as f32 - 13.0) * 0.37);
-        let block = Q8Block::new(
-            0.02,
-            std::array::from_fn(|i| (i as i8 * 7).wrapping_sub(90)),
-        );
+        let block = Q8Block::new(0.02, std::array::from_fn(|i| (i * 8) as i8));
         let mut weights = [0; BLOCK];
         let parts = block.unpack(&mut weights);
-        let exact: f32 = floats
-            .iter()
-            .zip(&weights)
-            .map(|(x, &w)| x * parts.0 * f32::from(w))
-            .sum();
+        let exact: f32 = floats.iter().zip(&weights).map(|(x, &w)| x * parts.0 * f32::from(w)).sum();
         let got = ActivationBlock::quantise(&floats).dot(&weights, parts);
         assert!((got - exact).abs() < exact.abs() * 0.01, "{got} {exact}");
     }
 
     #[test]
     fn zero_activations_stay_zero() {
-        assert_eq!(
-            ActivationBlock::quantise(&[0.0; BLOCK]).dot(&[9; BLOCK], (1.0, 1.0)),
-            0.0
-        );
+        assert_eq!(ActivationBlock::quantise(&[0.0; BLOCK]).dot(&[9; BLOCK], (1.0, 1.0)), 0.0);
     }
 }

@@ -15,10 +15,7 @@ pub(crate) struct Contiguous {
 impl Contiguous {
     /// An empty cache for a model of this shape.
     pub(crate) fn new(shape: &Shape) -> Self {
-        Self {
-            row_bytes: shape.row_bytes(),
-            planes: vec![Vec::new(); 2 * shape.layers],
-        }
+        Self { row_bytes: shape.row_bytes(), planes: vec![Vec::new(); 2 * shape.layers] }
     }
 
     /// Tokens stored, of the first layer.
@@ -55,13 +52,7 @@ impl Contiguous {
 impl KvCache for Contiguous {
     type Error = Infallible;
 
-    fn put(
-        &mut self,
-        layer: usize,
-        first: usize,
-        keys: &[f32],
-        values: &[f32],
-    ) -> Result<(), Infallible> {
+    fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), Infallible> {
         self.put_plane(Half::Key.plane(layer), first, keys);
         self.put_plane(Half::Value.plane(layer), first, values);
         Ok(())

@@ -47,11 +47,7 @@ pub(crate) enum FetchError {
     /// A file or folder could not be used.
     Io { path: PathBuf, source: io::Error },
     /// A file is not the pinned one.
-    WrongFile {
-        path: PathBuf,
-        bytes: u64,
-        sha256: String,
-    },
+    WrongFile { path: PathBuf, bytes: u64, sha256: String },
     /// The package could not be downloaded or unpacked.
     Pip(PipError),
 }
@@ -59,21 +55,12 @@ pub(crate) enum FetchError {
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoCacheFolder => write!(
-                f,
-                "none of PAGESTAMP_CACHE, XDG_CACHE_HOME and HOME says where to keep the model"
-            )?,
+            Self::NoCacheFolder => {
+                write!(f, "none of PAGESTAMP_CACHE, XDG_CACHE_HOME and HOME says where to keep the model")?
+            }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display())?,
-            Self::WrongFile {
-                path,
-                bytes,
-                sha256,
-            } => {
-                write!(
-                    f,
-                    "{} is not the pinned file: {bytes} bytes, SHA-256 {sha256}",
-                    path.display()
-                )?;
+            Self::WrongFile { path, bytes, sha256 } => {
+                write!(f, "{} is not the pinned file: {bytes} bytes, SHA-256 {sha256}", path.display())?;
             }
             Self::Pip(error) => write!(f, "{error}")?,
         }
@@ -141,11 +128,7 @@ fn read_cached(cache: &Path) -> Result<Option<Vec<u8>>, FetchError> {
 }
 
 fn cache_folder() -> Result<PathBuf, FetchError> {
-    let folder = |name: &str| {
-        env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
+    let folder = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     folder("PAGESTAMP_CACHE")
         .or_else(|| folder("XDG_CACHE_HOME").map(|caches| caches.join("pagestamp")))
         .or_else(|| folder("HOME").map(|home| home.join(".cache").join("pagestamp")))
@@ -211,23 +194,11 @@ fn read_pinned(path: &Path, pinned: &Pinned) -> Result<Vec<u8>, FetchError> {
     let bytes = fs::metadata(path).map_err(io_at(path))?.len();
     if bytes != pinned.bytes {
         // A file of another size need not be read, however large it is.
-        return Err(FetchError::WrongFile {
-            path: path.into(),
-            bytes,
-            sha256: "not computed".into(),
-        });
+        return Err(FetchError::WrongFile { path: path.into(), bytes, sha256: "not computed".into() });
     }
     let content = fs::read(path).map_err(io_at(path))?;
     let sha256 = hex(&Sha256::digest(&content));
-    if sha256 == pinned.sha256 {
-        Ok(content)
-    } else {
-        Err(FetchError::WrongFile {
-            path: path.into(),
-            bytes,
-            sha256,
-        })
-    }
+    if sha256 == pinned.sha256 { Ok(content) } else { Err(FetchError::WrongFile { path: path.into(), bytes, sha256 }) }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -235,10 +206,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn io_at(path: &Path) -> impl Fn(io::Error) -> FetchError {
-    move |source| FetchError::Io {
-        path: path.into(),
-        source,
-    }
+    move |source| FetchError::Io { path: path.into(), source }
 }
 
 #[cfg(test)]
@@ -256,16 +224,7 @@ mod tests {
         let error = model(Some(&path)).expect_err("it has eight bytes");
         fs::remove_file(&path).expect("it was just written");
         let text = error.to_string();
-        for part in [
-            PACKAGE,
-            VERSION,
-            WHEEL.name,
-            WHEEL.sha256,
-            MODEL.name,
-            MODEL.sha256,
-            "--model FILE",
-            "8 bytes",
-        ] {
+        for part in [PACKAGE, VERSION, WHEEL.name, WHEEL.sha256, MODEL.name, MODEL.sha256, "--model FILE", "8 bytes"] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
     }
@@ -275,26 +234,8 @@ mod tests {
         let path = temporary("hash");
         fs::write(&path, b"abc").expect("the temporary folder is writable");
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(
-            read_pinned(
-                &path,
-                &Pinned {
-                    name: "",
-                    bytes: 3,
-                    sha256: abc
-                }
-            )
-            .expect("the hash is right"),
-            b"abc"
-        );
-        let refused = read_pinned(
-            &path,
-            &Pinned {
-                name: "",
-                bytes: 3,
-                sha256: "00",
-            },
-        );
+        assert_eq!(read_pinned(&path, &Pinned { name: "", bytes: 3, sha256: abc }).expect("the hash is right"), b"abc");
+        let refused = read_pinned(&path, &Pinned { name: "", bytes: 3, sha256: "00" });
         assert!(matches!(refused, Err(FetchError::WrongFile { sha256, .. }) if sha256 == abc));
         fs::remove_file(&path).expect("it was just written");
     }
@@ -302,8 +243,7 @@ mod tests {
     #[test]
     fn work_folder_starts_empty_and_ends_gone() {
         let path = temporary("work");
-        fs::create_dir_all(path.join("left by a killed process"))
-            .expect("the temporary folder is writable");
+        fs::create_dir_all(path.join("left by a killed process")).expect("the temporary folder is writable");
         let work = WorkFolder::new(path.clone()).expect("it can be made");
         assert_eq!(fs::read_dir(&work.path).expect("it is there").count(), 0);
         drop(work);

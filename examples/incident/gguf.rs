@@ -45,10 +45,7 @@ impl fmt::Display for GgufError {
         match self {
             Self::NotGguf => write!(f, "not a GGUF file"),
             Self::Version { version } => write!(f, "GGUF version {version}, only 3 is read"),
-            Self::Truncated { at_byte } => write!(
-                f,
-                "the file is truncated or a length is wrong at byte {at_byte}"
-            ),
+            Self::Truncated { at_byte } => write!(f, "the file is truncated or a length is wrong at byte {at_byte}"),
             Self::NotText { at_byte } => write!(f, "text is not UTF-8 at byte {at_byte}"),
             Self::Unsupported { what } => write!(f, "not supported: {what}"),
             Self::Key { key } => write!(f, "key {key:?} is missing or of another kind"),
@@ -111,12 +108,7 @@ impl Gguf {
         let values = read_values(&mut cursor, value_count)?;
         let tensors = read_tensors(&mut cursor, tensor_count)?;
         let data = cursor.at().next_multiple_of(alignment(&values)?);
-        Ok(Self {
-            values,
-            tensors,
-            bytes,
-            data,
-        })
+        Ok(Self { values, tensors, bytes, data })
     }
 
     /// A text.
@@ -126,9 +118,7 @@ impl Gguf {
     pub(crate) fn text(&self, key: &str) -> Result<&str, GgufError> {
         match self.values.get(key) {
             Some(Value::Text(text)) => Ok(text),
-            _ => Err(GgufError::Key {
-                key: key.to_owned(),
-            }),
+            _ => Err(GgufError::Key { key: key.to_owned() }),
         }
     }
 
@@ -141,9 +131,7 @@ impl Gguf {
             Some(&Value::Whole(whole)) => usize::try_from(whole).ok(),
             _ => None,
         };
-        whole.ok_or_else(|| GgufError::Key {
-            key: key.to_owned(),
-        })
+        whole.ok_or_else(|| GgufError::Key { key: key.to_owned() })
     }
 
     /// A finite float.
@@ -153,9 +141,7 @@ impl Gguf {
     pub(crate) fn float(&self, key: &str) -> Result<f32, GgufError> {
         match self.values.get(key) {
             Some(&Value::Float(float)) if float.is_finite() => Ok(float as f32),
-            _ => Err(GgufError::Key {
-                key: key.to_owned(),
-            }),
+            _ => Err(GgufError::Key { key: key.to_owned() }),
         }
     }
 
@@ -166,9 +152,7 @@ impl Gguf {
     pub(crate) fn texts(&self, key: &str) -> Result<&[String], GgufError> {
         match self.values.get(key) {
             Some(Value::Texts(texts)) => Ok(texts),
-            _ => Err(GgufError::Key {
-                key: key.to_owned(),
-            }),
+            _ => Err(GgufError::Key { key: key.to_owned() }),
         }
     }
 
@@ -179,9 +163,7 @@ impl Gguf {
     pub(crate) fn wholes(&self, key: &str) -> Result<&[i128], GgufError> {
         match self.values.get(key) {
             Some(Value::Wholes(wholes)) => Ok(wholes),
-            _ => Err(GgufError::Key {
-                key: key.to_owned(),
-            }),
+            _ => Err(GgufError::Key { key: key.to_owned() }),
         }
     }
 
@@ -192,14 +174,8 @@ impl Gguf {
     pub(crate) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, GgufError> {
         let tensor = self.tensor(name, &[len])?;
         match tensor.kind {
-            F32 => Ok(self
-                .elements(tensor, len)?
-                .iter()
-                .map(|&bytes| f32::from_le_bytes(bytes))
-                .collect()),
-            _ => Err(GgufError::Tensor {
-                name: name.to_owned(),
-            }),
+            F32 => Ok(self.elements(tensor, len)?.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect()),
+            _ => Err(GgufError::Tensor { name: name.to_owned() }),
         }
     }
 
@@ -207,30 +183,13 @@ impl Gguf {
     ///
     /// # Errors
     /// [`GgufError::Tensor`], [`GgufError::Truncated`].
-    pub(crate) fn matrix(
-        &self,
-        name: &str,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Matrix, GgufError> {
-        let wrong = || GgufError::Tensor {
-            name: name.to_owned(),
-        };
+    pub(crate) fn matrix(&self, name: &str, rows: usize, columns: usize) -> Result<Matrix, GgufError> {
+        let wrong = || GgufError::Tensor { name: name.to_owned() };
         let tensor = self.tensor(name, &[columns, rows])?;
         let blocks = rows.checked_mul(columns / BLOCK).ok_or_else(wrong)?;
         let blocks = match tensor.kind {
-            Q4_1 => Blocks::Q4(
-                self.elements(tensor, blocks)?
-                    .iter()
-                    .map(Q4Block::from_file)
-                    .collect(),
-            ),
-            Q8_0 => Blocks::Q8(
-                self.elements(tensor, blocks)?
-                    .iter()
-                    .map(Q8Block::from_file)
-                    .collect(),
-            ),
+            Q4_1 => Blocks::Q4(self.elements(tensor, blocks)?.iter().map(Q4Block::from_file).collect()),
+            Q8_0 => Blocks::Q8(self.elements(tensor, blocks)?.iter().map(Q8Block::from_file).collect()),
             _ => return Err(wrong()),
         };
         Matrix::new(rows, columns, blocks).ok_or_else(wrong)
@@ -238,25 +197,14 @@ impl Gguf {
 
     fn tensor(&self, name: &str, dims: &[usize]) -> Result<&Tensor, GgufError> {
         let tensor = self.tensors.get(name).filter(|tensor| tensor.dims == dims);
-        tensor.ok_or_else(|| GgufError::Tensor {
-            name: name.to_owned(),
-        })
+        tensor.ok_or_else(|| GgufError::Tensor { name: name.to_owned() })
     }
 
     /// The first `count` elements of `SIZE` bytes of a tensor.
-    fn elements<const SIZE: usize>(
-        &self,
-        tensor: &Tensor,
-        count: usize,
-    ) -> Result<&[[u8; SIZE]], GgufError> {
+    fn elements<const SIZE: usize>(&self, tensor: &Tensor, count: usize) -> Result<&[[u8; SIZE]], GgufError> {
         let place = self.place(tensor, count.checked_mul(SIZE));
         let bytes = place.and_then(|place| self.bytes.get(place));
-        Ok(bytes
-            .ok_or(GgufError::Truncated {
-                at_byte: self.bytes.len(),
-            })?
-            .as_chunks()
-            .0)
+        Ok(bytes.ok_or(GgufError::Truncated { at_byte: self.bytes.len() })?.as_chunks().0)
     }
 
     fn place(&self, tensor: &Tensor, len: Option<usize>) -> Option<Range<usize>> {
@@ -305,9 +253,7 @@ fn read_whole(cursor: &mut Cursor<'_>, kind: u32) -> Result<i128, GgufError> {
         10 => u64::from_le_bytes(cursor.array()?).into(),
         11 => i64::from_le_bytes(cursor.array()?).into(),
         _ => {
-            return Err(GgufError::Unsupported {
-                what: "kind of value",
-            });
+            return Err(GgufError::Unsupported { what: "kind of value" });
         }
     })
 }
@@ -318,51 +264,29 @@ fn read_array(cursor: &mut Cursor<'_>) -> Result<Value, GgufError> {
     let count = cursor.length()?;
     match kind {
         // Arrays of arrays would let the file choose the depth of a recursion.
-        9 => Err(GgufError::Unsupported {
-            what: "array of arrays",
-        }),
-        8 => Ok(Value::Texts(
-            (0..count)
-                .map(|_| cursor.text())
-                .collect::<Result<_, _>>()?,
-        )),
+        9 => Err(GgufError::Unsupported { what: "array of arrays" }),
+        8 => Ok(Value::Texts((0..count).map(|_| cursor.text()).collect::<Result<_, _>>()?)),
         6 | 7 | 12 => {
             for _ in 0..count {
                 read_value(cursor, kind)?;
             }
             Ok(Value::Skipped)
         }
-        kind => Ok(Value::Wholes(
-            (0..count)
-                .map(|_| read_whole(cursor, kind))
-                .collect::<Result<_, _>>()?,
-        )),
+        kind => Ok(Value::Wholes((0..count).map(|_| read_whole(cursor, kind)).collect::<Result<_, _>>()?)),
     }
 }
 
-fn read_tensors(
-    cursor: &mut Cursor<'_>,
-    count: usize,
-) -> Result<HashMap<String, Tensor>, GgufError> {
+fn read_tensors(cursor: &mut Cursor<'_>, count: usize) -> Result<HashMap<String, Tensor>, GgufError> {
     let mut tensors = HashMap::new();
     for _ in 0..count {
         let name = cursor.text()?;
         let dims = match cursor.u32()? {
             dims @ 1..=4 => (0..dims).map(|_| cursor.size()).collect::<Result<_, _>>()?,
             _ => {
-                return Err(GgufError::Unsupported {
-                    what: "number of dimensions",
-                });
+                return Err(GgufError::Unsupported { what: "number of dimensions" });
             }
         };
-        tensors.insert(
-            name,
-            Tensor {
-                dims,
-                kind: cursor.u32()?,
-                offset: cursor.size()?,
-            },
-        );
+        tensors.insert(name, Tensor { dims, kind: cursor.u32()?, offset: cursor.size()? });
     }
     Ok(tensors)
 }
@@ -388,13 +312,8 @@ mod tests {
         text(&mut file, "a");
         text(&mut file, "b");
         text(&mut file, "kinds");
-        file.extend([
-            9, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255,
-        ]);
-        for (name, dims, kind, offset) in [
-            ("norm", vec![2_u64], F32, 0_u64),
-            ("head", vec![32, 1], Q8_0, 32),
-        ] {
+        file.extend([9, 0, 0, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255]);
+        for (name, dims, kind, offset) in [("norm", vec![2_u64], F32, 0_u64), ("head", vec![32, 1], Q8_0, 32)] {
             text(&mut file, name);
             file.extend((dims.len() as u32).to_le_bytes());
             file.extend(dims.iter().flat_map(|dim| dim.to_le_bytes()));
@@ -427,22 +346,9 @@ mod tests {
         assert_eq!(file.texts("names").map(<[String]>::len), Ok(2));
         assert_eq!(file.wholes("kinds"), Ok(&[-1][..]));
         assert_eq!(file.vector("norm", 2), Ok(vec![1.5, -2.0]));
-        assert_eq!(
-            file.matrix("head", 1, 32).expect("it is there").row(0)[..3],
-            [0.0, 1.0, 2.0]
-        );
-        assert_eq!(
-            file.size("names"),
-            Err(GgufError::Key {
-                key: "names".into()
-            })
-        );
-        assert_eq!(
-            file.vector("norm", 3),
-            Err(GgufError::Tensor {
-                name: "norm".into()
-            })
-        );
+        assert_eq!(file.matrix("head", 1, 32).expect("it is there").row(0)[..3], [0.0, 1.0, 2.0]);
+        assert_eq!(file.size("names"), Err(GgufError::Key { key: "names".into() }));
+        assert_eq!(file.vector("norm", 3), Err(GgufError::Tensor { name: "norm".into() }));
     }
 
     #[test]
@@ -450,11 +356,7 @@ mod tests {
         let whole = small_file();
         assert_eq!(read_all(&whole), Ok(()));
         for len in 0..whole.len() {
-            assert!(
-                read_all(&whole[..len]).is_err(),
-                "{len} of {} bytes",
-                whole.len()
-            );
+            assert!(read_all(&whole[..len]).is_err(), "{len} of {} bytes", whole.len());
         }
     }
 

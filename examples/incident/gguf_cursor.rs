@@ -47,18 +47,13 @@ impl<'b> Cursor<'b> {
     /// A count of things that each take a byte or more: no more than the bytes that are left.
     pub(crate) fn length(&mut self) -> Result<usize, GgufError> {
         let count = self.size()?;
-        if count > self.bytes.len() - self.at {
-            Err(self.truncated())
-        } else {
-            Ok(count)
-        }
+        if count > self.bytes.len() - self.at { Err(self.truncated()) } else { Ok(count) }
     }
 
     pub(crate) fn text(&mut self) -> Result<String, GgufError> {
         let len = self.length()?;
         let at_byte = self.at;
-        let text =
-            std::str::from_utf8(self.take(len)?).map_err(|_| GgufError::NotText { at_byte })?;
+        let text = std::str::from_utf8(self.take(len)?).map_err(|_| GgufError::NotText { at_byte })?;
         Ok(text.to_owned())
     }
 }

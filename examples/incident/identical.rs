@@ -28,12 +28,7 @@ pub(crate) fn check(model: &Llama, prompt: &[u32]) -> Result<usize, OutOfPages> 
         let first = whole.tokens();
         let Ok(expected) = model.forward(&mut whole, first, &tokens);
         let got = model.forward(&mut paged, first, &tokens)?;
-        assert!(
-            got.iter()
-                .map(|x| x.to_bits())
-                .eq(expected.iter().map(|x| x.to_bits())),
-            "pages changed the logits"
-        );
+        assert!(got.iter().map(|x| x.to_bits()).eq(expected.iter().map(|x| x.to_bits())), "pages changed the logits");
         compared += got.len();
         tokens = vec![greedy(&expected)];
     }
@@ -49,9 +44,6 @@ mod tests {
     fn random_model_passes() {
         let model = random::llama(21);
         let prompt: Vec<u32> = (0..30).collect();
-        assert_eq!(
-            check(&model, &prompt),
-            Ok(random::SHAPE.vocab * (DECODE_TOKENS + 1))
-        );
+        assert_eq!(check(&model, &prompt), Ok(random::SHAPE.vocab * (DECODE_TOKENS + 1)));
     }
 }

@@ -11,8 +11,7 @@ pub(crate) struct Object {
 impl Object {
     /// Adds a text.
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
-        self.fields
-            .push(format!("{}:{}", quote(name), quote(value)));
+        self.fields.push(format!("{}:{}", quote(name), quote(value)));
         self
     }
 
@@ -52,9 +51,6 @@ fn quote(text: &str) -> String {
 
 #[test]
 fn object_is_one_escaped_line() {
-    let object = Object::default()
-        .text("a\"", "x\n\\")
-        .number("n", 7)
-        .flag("f", true);
+    let object = Object::default().text("a\"", "x\n\\").number("n", 7).flag("f", true);
     assert_eq!(object.line(), r#"{"a\"":"x\u000a\\","n":7,"f":true}"#);
 }

@@ -30,13 +30,7 @@ pub(crate) trait KvCache {
     /// Stores K and V of `layer` for the tokens from `first` on; `keys` and `values` are `[tokens, kv_dim]`.
     ///
     /// The forward pass calls it for each layer in turn, before it scans that layer.
-    fn put(
-        &mut self,
-        layer: usize,
-        first: usize,
-        keys: &[f32],
-        values: &[f32],
-    ) -> Result<(), Self::Error>;
+    fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), Self::Error>;
 
     /// Calls `visit(token, rows)` for runs of consecutive tokens that together are tokens `0..end`, in order.
     ///

@@ -26,9 +26,7 @@ impl Layer {
     /// # Errors
     /// A tensor is missing or not of the shape that the model says.
     pub(crate) fn read(file: &Gguf, index: usize, shape: &Shape) -> Result<Self, GgufError> {
-        let matrix = |name: &str, rows, columns| {
-            file.matrix(&format!("blk.{index}.{name}.weight"), rows, columns)
-        };
+        let matrix = |name: &str, rows, columns| file.matrix(&format!("blk.{index}.{name}.weight"), rows, columns);
         let vector = |name: &str| file.vector(&format!("blk.{index}.{name}.weight"), shape.dim);
         let Shape { dim, ffn_dim, .. } = *shape;
         Ok(Self {
@@ -57,20 +55,14 @@ impl Layer {
         shape: &Shape,
     ) -> Result<(), C::Error> {
         let tokens = stream.len() / shape.dim;
-        let input =
-            Activations::quantise(&normalise(stream, &self.attention_norm, shape), shape.dim);
+        let input = Activations::quantise(&normalise(stream, &self.attention_norm, shape), shape.dim);
         let mut queries = self.query.multiply(&input);
         let mut keys = self.key.multiply(&input);
         rotate(&mut queries, first, tokens, shape);
         rotate(&mut keys, first, tokens, shape);
         cache.put(index, first, &keys, &self.value.multiply(&input))?;
         let attended = attend(cache, index, first, &queries, shape)?;
-        add(
-            stream,
-            &self
-                .attention_out
-                .multiply(&Activations::quantise(&attended, shape.dim)),
-        );
+        add(stream, &self.attention_out.multiply(&Activations::quantise(&attended, shape.dim)));
         self.feed_forward(stream, shape);
         Ok(())
     }
@@ -81,12 +73,7 @@ impl Layer {
         for (gate, up) in gated.iter_mut().zip(self.up.multiply(&input)) {
             *gate = *gate / (1.0 + (-*gate).exp()) * up;
         }
-        add(
-            stream,
-            &self
-                .down
-                .multiply(&Activations::quantise(&gated, shape.ffn_dim)),
-        );
+        add(stream, &self.down.multiply(&Activations::quantise(&gated, shape.ffn_dim)));
     }
 }
 
@@ -96,12 +83,7 @@ pub(crate) fn normalise(stream: &[f32], weights: &[f32], shape: &Shape) -> Vec<f
     for token in stream.chunks_exact(shape.dim) {
         let mean = token.iter().map(|x| x * x).sum::<f32>() / shape.dim as f32;
         let scale = (mean + shape.norm_epsilon).sqrt().recip();
-        out.extend(
-            token
-                .iter()
-                .zip(weights)
-                .map(|(x, weight)| x * scale * weight),
-        );
+        out.extend(token.iter().zip(weights).map(|(x, weight)| x * scale * weight));
     }
     out
 }

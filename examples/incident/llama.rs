@@ -30,31 +30,14 @@ impl Llama {
     pub(crate) fn read(file: &Gguf) -> Result<Self, GgufError> {
         let shape = Shape::read(file)?;
         let embedding = file.matrix("token_embd.weight", shape.vocab, shape.dim)?;
-        let layers = (0..shape.layers)
-            .map(|index| Layer::read(file, index, &shape))
-            .collect::<Result<_, _>>()?;
+        let layers = (0..shape.layers).map(|index| Layer::read(file, index, &shape)).collect::<Result<_, _>>()?;
         let norm = file.vector("output_norm.weight", shape.dim)?;
-        Ok(Self {
-            shape,
-            embedding,
-            layers,
-            norm,
-        })
+        Ok(Self { shape, embedding, layers, norm })
     }
 
     #[cfg(test)]
-    pub(crate) fn from_parts(
-        shape: Shape,
-        embedding: Matrix,
-        layers: Vec<Layer>,
-        norm: Vec<f32>,
-    ) -> Self {
-        Self {
-            shape,
-            embedding,
-            layers,
-            norm,
-        }
+    pub(crate) fn from_parts(shape: Shape, embedding: Matrix, layers: Vec<Layer>, norm: Vec<f32>) -> Self {
+        Self { shape, embedding, layers, norm }
     }
 
     /// Shape of the model.
@@ -88,18 +71,9 @@ impl Llama {
         assert!(!tokens.is_empty(), "a forward pass needs a token");
         let mut last = Vec::new();
         for (batch, tokens) in tokens.chunks(batch_tokens).enumerate() {
-            let mut stream: Vec<f32> = tokens
-                .iter()
-                .flat_map(|&token| self.embedding.row(token as usize))
-                .collect();
+            let mut stream: Vec<f32> = tokens.iter().flat_map(|&token| self.embedding.row(token as usize)).collect();
             for (index, layer) in self.layers.iter().enumerate() {
-                layer.forward(
-                    cache,
-                    index,
-                    first + batch * batch_tokens,
-                    &mut stream,
-                    &self.shape,
-                )?;
+                layer.forward(cache, index, first + batch * batch_tokens, &mut stream, &self.shape)?;
             }
             last = stream.split_off(stream.len() - self.shape.dim);
         }
@@ -109,8 +83,7 @@ impl Llama {
     /// Only the last token of a prompt needs logits: the head is a fifth of a token's work.
     fn logits(&self, last: &[f32]) -> Vec<f32> {
         let normal = normalise(last, &self.norm, &self.shape);
-        self.embedding
-            .multiply(&Activations::quantise(&normal, self.shape.dim))
+        self.embedding.multiply(&Activations::quantise(&normal, self.shape.dim))
     }
 
     /// Decodes greedily: the first token comes from `logits`, which are those before position `first`.
@@ -144,11 +117,7 @@ impl Llama {
 
 /// The token with the largest logit; of equals, the first.
 pub(crate) fn greedy(logits: &[f32]) -> u32 {
-    let best = logits
-        .iter()
-        .enumerate()
-        .rev()
-        .max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let best = logits.iter().enumerate().rev().max_by(|(_, a), (_, b)| a.total_cmp(b));
     best.map_or(0, |(token, _)| token as u32)
 }
 
@@ -160,9 +129,7 @@ mod tests {
 
     fn prompt(seed: u64, len: usize) -> Vec<u32> {
         let mut random = Random::new(seed);
-        (0..len)
-            .map(|_| random.below(random::SHAPE.vocab) as u32)
-            .collect()
+        (0..len).map(|_| random.below(random::SHAPE.vocab) as u32).collect()
     }
 
     fn bits(logits: &[f32]) -> Vec<u32> {
@@ -210,10 +177,7 @@ mod tests {
         let free = decode(6, u32::MAX);
         assert_eq!(free.len(), 6);
         let stop = free[3];
-        let until = free
-            .iter()
-            .position(|&token| token == stop)
-            .expect("it was decoded");
+        let until = free.iter().position(|&token| token == stop).expect("it was decoded");
         assert_eq!(decode(6, stop), free[..until]);
     }
 

@@ -50,11 +50,7 @@ fn main() -> ExitCode {
             print!("{}", arguments::HELP);
             return ExitCode::SUCCESS;
         }
-        Ok(Arguments::Run {
-            model,
-            secret,
-            output,
-        }) => (model, secret, output),
+        Ok(Arguments::Run { model, secret, output }) => (model, secret, output),
         Err(error) => return fail(&error, 2),
     };
     match run(model.as_deref(), &secret, output) {
@@ -71,16 +67,13 @@ fn fail(error: &dyn Error, code: u8) -> ExitCode {
 
 fn run(file: Option<&Path>, secret: &str, output: Output) -> Result<(), Box<dyn Error>> {
     if cfg!(debug_assertions) {
-        eprintln!("built without --release: this takes minutes instead of seconds");
+        eprintln!("built without --release: this takes a quarter of an hour instead of five seconds");
     }
     let (model, tokenizer) = load(file)?;
     let tokens = prompts::tenant_a(secret, &tokenizer)?;
     check_identical(&model, &tokenizer)?;
     let tenant_a = TenantA::prefill(&model, tokens);
-    println!(
-        "tenant A: {} tokens with the secret {secret:?}",
-        tenant_a.tokens.len()
-    );
+    println!("tenant A: {} tokens with the secret {secret:?}", tenant_a.tokens.len());
     let leak = run_unchecked(&model, &tokenizer, &tenant_a)?;
     let leaked = leak.answer.contains(secret);
     report_unchecked(&leak, leaked);
@@ -88,11 +81,7 @@ fn run(file: Option<&Path>, secret: &str, output: Output) -> Result<(), Box<dyn 
         println!("{}", json(secret, &tenant_a, &leak, leaked).line());
     }
     // The leak is the incident: without it there is nothing to check against.
-    if leaked {
-        Ok(())
-    } else {
-        Err(NotLeaked.into())
-    }
+    if leaked { Ok(()) } else { Err(NotLeaked.into()) }
 }
 
 fn load(file: Option<&Path>) -> Result<(Llama, Tokenizer), Box<dyn Error>> {
@@ -106,14 +95,8 @@ fn check_identical(model: &Llama, tokenizer: &Tokenizer) -> Result<(), Box<dyn E
     Ok(())
 }
 
-fn run_unchecked(
-    model: &Llama,
-    tokenizer: &Tokenizer,
-    tenant_a: &TenantA,
-) -> Result<Unchecked, Box<dyn Error>> {
-    let placeholder = tokenizer
-        .special(prompts::PLACEHOLDER)
-        .ok_or("the model has no placeholder token")?;
+fn run_unchecked(model: &Llama, tokenizer: &Tokenizer, tenant_a: &TenantA) -> Result<Unchecked, Box<dyn Error>> {
+    let placeholder = tokenizer.special(prompts::PLACEHOLDER).ok_or("the model has no placeholder token")?;
     Ok(unchecked::run(model, tokenizer, tenant_a, placeholder)?)
 }
 
@@ -121,19 +104,9 @@ fn report_unchecked(leak: &Unchecked, leaked: bool) {
     if let Some(rejection) = &leak.rejection {
         println!("unchecked: tenant B is rejected ({rejection}), and admitted all the same");
     }
-    println!(
-        "unchecked: {} of B's {} pages are A's; B receives:",
-        leak.foreign_pages, leak.table_pages
-    );
+    println!("unchecked: {} of B's {} pages are A's; B receives:", leak.foreign_pages, leak.table_pages);
     println!("  {:?}", leak.answer);
-    println!(
-        "  {}",
-        if leaked {
-            "A's secret LEAKED to B"
-        } else {
-            "A's secret is not in it"
-        }
-    );
+    println!("  {}", if leaked { "A's secret LEAKED to B" } else { "A's secret is not in it" });
 }
 
 fn json(secret: &str, tenant_a: &TenantA, leak: &Unchecked, leaked: bool) -> Object {

@@ -38,10 +38,7 @@ impl Activations {
     /// Quantises `[tokens, columns]` floats; `columns` is a multiple of the block.
     pub(crate) fn quantise(floats: &[f32], columns: usize) -> Self {
         let (blocks, _) = floats.as_chunks::<BLOCK>();
-        Self {
-            tokens: floats.len() / columns,
-            blocks: blocks.iter().map(ActivationBlock::quantise).collect(),
-        }
+        Self { tokens: floats.len() / columns, blocks: blocks.iter().map(ActivationBlock::quantise).collect() }
     }
 }
 
@@ -53,11 +50,7 @@ impl Matrix {
             Blocks::Q8(blocks) => blocks.len(),
         };
         let fits = columns.is_multiple_of(BLOCK) && rows.checked_mul(columns / BLOCK) == Some(have);
-        fits.then_some(Self {
-            rows,
-            columns,
-            blocks,
-        })
+        fits.then_some(Self { rows, columns, blocks })
     }
 
     /// Multiplies a batch: `[tokens, columns]` gives `[tokens, rows]`.
@@ -97,18 +90,11 @@ fn dequantise<B: WeightBlock>(blocks: &[B]) -> Vec<f32> {
 }
 
 /// Shares the rows out to threads; the result is `[rows, tokens]`, so that each thread owns one piece of it.
-fn multiply_rows<B: WeightBlock>(
-    threads: usize,
-    blocks: &[B],
-    row_blocks: usize,
-    batch: &Activations,
-) -> Vec<f32> {
+fn multiply_rows<B: WeightBlock>(threads: usize, blocks: &[B], row_blocks: usize, batch: &Activations) -> Vec<f32> {
     let rows = blocks.len() / row_blocks;
     let share = rows.div_ceil(threads).max(1);
     let mut out = vec![0.0; rows * batch.tokens];
-    let mut shares = blocks
-        .chunks(share * row_blocks)
-        .zip(out.chunks_mut(share * batch.tokens));
+    let mut shares = blocks.chunks(share * row_blocks).zip(out.chunks_mut(share * batch.tokens));
     // The calling thread takes the first share itself: with one thread none is started.
     let own = shares.next();
     thread::scope(|scope| {
@@ -122,18 +108,10 @@ fn multiply_rows<B: WeightBlock>(
     out
 }
 
-fn multiply_share<B: WeightBlock>(
-    blocks: &[B],
-    row_blocks: usize,
-    batch: &Activations,
-    out: &mut [f32],
-) {
+fn multiply_share<B: WeightBlock>(blocks: &[B], row_blocks: usize, batch: &Activations, out: &mut [f32]) {
     let mut weights = vec![[0; BLOCK]; row_blocks];
     let mut parts = vec![(0.0, 0.0); row_blocks];
-    for (row, out) in blocks
-        .chunks_exact(row_blocks)
-        .zip(out.chunks_exact_mut(batch.tokens))
-    {
+    for (row, out) in blocks.chunks_exact(row_blocks).zip(out.chunks_exact_mut(batch.tokens)) {
         for ((block, weights), parts) in row.iter().zip(&mut weights).zip(&mut parts) {
             *parts = block.unpack(weights);
         }
@@ -144,18 +122,11 @@ fn multiply_share<B: WeightBlock>(
 }
 
 fn dot(token: &[ActivationBlock], weights: &[[i16; BLOCK]], parts: &[(f32, f32)]) -> f32 {
-    token
-        .iter()
-        .zip(weights)
-        .zip(parts)
-        .map(|((block, weights), &parts)| block.dot(weights, parts))
-        .sum()
+    token.iter().zip(weights).zip(parts).map(|((block, weights), &parts)| block.dot(weights, parts)).sum()
 }
 
 fn transpose(by_row: &[f32], rows: usize, tokens: usize) -> Vec<f32> {
-    (0..tokens)
-        .flat_map(|token| (0..rows).map(move |row| by_row[row * tokens + token]))
-        .collect()
+    (0..tokens).flat_map(|token| (0..rows).map(move |row| by_row[row * tokens + token])).collect()
 }
 
 #[cfg(test)]
@@ -175,15 +146,10 @@ mod tests {
         let floats: Vec<f32> = (0..tokens * columns).map(|_| random.float(1.0)).collect();
         let whole = matrix.multiply_on(1, &Activations::quantise(&floats, columns));
         for threads in [2, 3, 64] {
-            assert_eq!(
-                bits(&matrix.multiply_on(threads, &Activations::quantise(&floats, columns))),
-                bits(&whole)
-            );
+            assert_eq!(bits(&matrix.multiply_on(threads, &Activations::quantise(&floats, columns))), bits(&whole));
         }
-        let one_by_one: Vec<f32> = floats
-            .chunks(columns)
-            .flat_map(|token| matrix.multiply(&Activations::quantise(token, columns)))
-            .collect();
+        let one_by_one: Vec<f32> =
+            floats.chunks(columns).flat_map(|token| matrix.multiply(&Activations::quantise(token, columns))).collect();
         assert_eq!(bits(&one_by_one), bits(&whole));
     }
 
@@ -194,12 +160,7 @@ mod tests {
             let floats: Vec<f32> = (0..64).map(|_| random.float(1.0)).collect();
             let got = matrix.multiply(&Activations::quantise(&floats, 64));
             for (row, got) in got.iter().enumerate() {
-                let exact: f32 = matrix
-                    .row(row)
-                    .iter()
-                    .zip(&floats)
-                    .map(|(w, x)| w * x)
-                    .sum();
+                let exact: f32 = matrix.row(row).iter().zip(&floats).map(|(w, x)| w * x).sum();
                 assert!((got - exact).abs() < 0.05, "{got} {exact}");
             }
         }

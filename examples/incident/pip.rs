@@ -25,32 +25,18 @@ pub(crate) enum PipError {
     /// There is no Python to unpack the wheel with.
     NoPython,
     /// A command could not be started or watched.
-    Io {
-        command: &'static str,
-        source: io::Error,
-    },
+    Io { command: &'static str, source: io::Error },
     /// A command ended with an error; `said` is what it printed about it.
-    Failed {
-        command: &'static str,
-        status: ExitStatus,
-        said: String,
-    },
+    Failed { command: &'static str, status: ExitStatus, said: String },
 }
 
 impl fmt::Display for PipError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoPip => write!(
-                f,
-                "pip is not there (tried `python3 -m pip`, `pip3` and `pip`)"
-            ),
+            Self::NoPip => write!(f, "pip is not there (tried `python3 -m pip`, `pip3` and `pip`)"),
             Self::NoPython => write!(f, "Python is not there (tried `python3` and `python`)"),
             Self::Io { command, source } => write!(f, "{command}: {source}"),
-            Self::Failed {
-                command,
-                status,
-                said,
-            } => write!(f, "{command} failed ({status}){said}"),
+            Self::Failed { command, status, said } => write!(f, "{command} failed ({status}){said}"),
         }
     }
 }
@@ -64,25 +50,11 @@ impl Error for PipError {}
 pub(crate) fn download(folder: &Path) -> Result<(), PipError> {
     let command = "pip download";
     let io = |source| PipError::Io { command, source };
-    let pip = PIPS
-        .into_iter()
-        .find(|pip| works(pip))
-        .ok_or(PipError::NoPip)?;
+    let pip = PIPS.into_iter().find(|pip| works(pip)).ok_or(PipError::NoPip)?;
     let log = folder.join("pip.log");
     let mut child = self::command(pip)
-        .args([
-            "download",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--no-input",
-            "--no-cache-dir",
-        ])
-        .args([
-            "--disable-pip-version-check",
-            "--progress-bar=off",
-            "--quiet",
-            "--retries=2",
-        ])
+        .args(["download", "--no-deps", "--only-binary=:all:", "--no-input", "--no-cache-dir"])
+        .args(["--disable-pip-version-check", "--progress-bar=off", "--quiet", "--retries=2"])
         .arg("--dest")
         .arg(folder)
         .arg(format!("{PACKAGE}=={VERSION}"))
@@ -94,15 +66,7 @@ pub(crate) fn download(folder: &Path) -> Result<(), PipError> {
         .spawn()
         .map_err(io)?;
     let status = watch(&mut child, folder).map_err(io)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(PipError::Failed {
-            command,
-            status,
-            said: complaint(&log),
-        })
-    }
+    if status.success() { Ok(()) } else { Err(PipError::Failed { command, status, said: complaint(&log) }) }
 }
 
 /// Waits for the child and shows how the files in its folder grow.
@@ -138,38 +102,20 @@ fn bytes_in(folder: &Path) -> u64 {
 /// [`PipError`]: no Python, or the archive could not be unpacked.
 pub(crate) fn unpack(wheel: &Path, folder: &Path) -> Result<(), PipError> {
     let command = "python3 -m zipfile";
-    let python = PYTHONS
-        .into_iter()
-        .find(|python| works(&[python]))
-        .ok_or(PipError::NoPython)?;
-    let output = Command::new(python)
-        .args(["-m", "zipfile", "-e"])
-        .args([wheel, folder])
-        .stdin(Stdio::null())
-        .output();
+    let python = PYTHONS.into_iter().find(|python| works(&[python])).ok_or(PipError::NoPython)?;
+    let output = Command::new(python).args(["-m", "zipfile", "-e"]).args([wheel, folder]).stdin(Stdio::null()).output();
     let output = output.map_err(|source| PipError::Io { command, source })?;
-    let said = String::from_utf8_lossy(&output.stderr)
-        .lines()
-        .next_back()
-        .map(|line| format!(": {line}"));
+    let said = String::from_utf8_lossy(&output.stderr).lines().next_back().map(|line| format!(": {line}"));
     match output.status {
         status if status.success() => Ok(()),
-        status => Err(PipError::Failed {
-            command,
-            status,
-            said: said.unwrap_or_default(),
-        }),
+        status => Err(PipError::Failed { command, status, said: said.unwrap_or_default() }),
     }
 }
 
 /// Whether a command is there and can tell its version.
 fn works(words: &[&str]) -> bool {
-    let status = command(words)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let status =
+        command(words).arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
@@ -182,8 +128,5 @@ fn command(words: &[&str]) -> Command {
 /// The lines in which pip says what went wrong; the others are notices and stack traces.
 fn complaint(log: &Path) -> String {
     let log = fs::read_to_string(log).unwrap_or_default();
-    log.lines()
-        .filter(|line| line.starts_with("ERROR:"))
-        .map(|line| format!("\n  {line}"))
-        .collect()
+    log.lines().filter(|line| line.starts_with("ERROR:")).map(|line| format!("\n  {line}")).collect()
 }

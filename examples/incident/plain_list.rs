@@ -28,11 +28,7 @@ pub(crate) struct OutOfPages {
 
 impl fmt::Display for OutOfPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} pages are needed and {} are free",
-            self.needed_pages, self.free_pages
-        )
+        write!(f, "{} pages are needed and {} are free", self.needed_pages, self.free_pages)
     }
 }
 
@@ -42,28 +38,17 @@ impl PlainList {
     /// All pages free; `free` are the indices `0..pages`, and the last of them is handed out first.
     pub(crate) fn new(shape: &Shape, free: Vec<usize>) -> Self {
         let plane_bytes = free.len() * PAGE_TOKENS * shape.row_bytes();
-        Self {
-            row_bytes: shape.row_bytes(),
-            planes: vec![vec![0; plane_bytes]; 2 * shape.layers],
-            free,
-        }
+        Self { row_bytes: shape.row_bytes(), planes: vec![vec![0; plane_bytes]; 2 * shape.layers], free }
     }
 
     /// Lengthens a block table until it covers `tokens`; the pages come as their last user left them.
     ///
     /// # Errors
     /// [`OutOfPages`]; list and table are unchanged.
-    pub(crate) fn extend(
-        &mut self,
-        table: &mut Vec<usize>,
-        tokens: usize,
-    ) -> Result<(), OutOfPages> {
+    pub(crate) fn extend(&mut self, table: &mut Vec<usize>, tokens: usize) -> Result<(), OutOfPages> {
         let needed_pages = tokens.div_ceil(PAGE_TOKENS).saturating_sub(table.len());
         let left = self.free.len().checked_sub(needed_pages);
-        let left = left.ok_or(OutOfPages {
-            needed_pages,
-            free_pages: self.free.len(),
-        })?;
+        let left = left.ok_or(OutOfPages { needed_pages, free_pages: self.free.len() })?;
         table.extend(self.free.drain(left..).rev());
         Ok(())
     }
@@ -95,13 +80,9 @@ pub(crate) struct PlainSequence<'l> {
 impl PlainSequence<'_> {
     fn put_plane(&mut self, plane: usize, first: usize, floats: &[f32]) {
         let (row_bytes, page_bytes) = (self.list.row_bytes, self.list.page_bytes());
-        for (i, row) in floats
-            .chunks_exact(row_bytes / size_of::<f32>())
-            .enumerate()
-        {
+        for (i, row) in floats.chunks_exact(row_bytes / size_of::<f32>()).enumerate() {
             let token = first + i;
-            let start =
-                self.table[token / PAGE_TOKENS] * page_bytes + token % PAGE_TOKENS * row_bytes;
+            let start = self.table[token / PAGE_TOKENS] * page_bytes + token % PAGE_TOKENS * row_bytes;
             store_floats(&mut self.list.planes[plane][start..start + row_bytes], row);
         }
     }
@@ -110,13 +91,7 @@ impl PlainSequence<'_> {
 impl KvCache for PlainSequence<'_> {
     type Error = OutOfPages;
 
-    fn put(
-        &mut self,
-        layer: usize,
-        first: usize,
-        keys: &[f32],
-        values: &[f32],
-    ) -> Result<(), OutOfPages> {
+    fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), OutOfPages> {
         let tokens = size_of_val(keys) / self.list.row_bytes;
         self.list.extend(self.table, first + tokens)?;
         self.put_plane(Half::Key.plane(layer), first, keys);
@@ -154,21 +129,15 @@ mod tests {
         let model = random::llama(11);
         for seed in 0..8 {
             let mut random = Random::new(seed);
-            let tokens: Vec<u32> = (0..1 + random.below(100))
-                .map(|_| random.below(SHAPE.vocab) as u32)
-                .collect();
+            let tokens: Vec<u32> = (0..1 + random.below(100)).map(|_| random.below(SHAPE.vocab) as u32).collect();
             let mut list = PlainList::new(&SHAPE, random.shuffled(12));
             let mut table = Vec::new();
             let mut paged = list.sequence(&mut table);
             let mut whole = Contiguous::new(&SHAPE);
             let Ok(expected) = model.forward(&mut whole, 0, &tokens);
             assert_eq!(model.forward(&mut paged, 0, &tokens), Ok(expected.clone()));
-            let Ok(decoded) =
-                model.decode(&mut whole, tokens.len(), expected.clone(), 20, u32::MAX);
-            assert_eq!(
-                model.decode(&mut paged, tokens.len(), expected, 20, u32::MAX),
-                Ok(decoded)
-            );
+            let Ok(decoded) = model.decode(&mut whole, tokens.len(), expected.clone(), 20, u32::MAX);
+            assert_eq!(model.decode(&mut paged, tokens.len(), expected, 20, u32::MAX), Ok(decoded));
         }
     }
 
@@ -180,12 +149,8 @@ mod tests {
         assert_eq!(whole.tokens(), tokens.len());
         let mut list = PlainList::new(&SHAPE, vec![1, 0]);
         let (mut prefilled, mut copied) = (Vec::new(), Vec::new());
-        model
-            .forward(&mut list.sequence(&mut prefilled), 0, &tokens)
-            .expect("two pages");
-        whole
-            .copy_to(&mut list.sequence(&mut copied))
-            .expect("two pages");
+        model.forward(&mut list.sequence(&mut prefilled), 0, &tokens).expect("two pages");
+        whole.copy_to(&mut list.sequence(&mut copied)).expect("two pages");
         let bytes = 16 * SHAPE.row_bytes();
         for plane in &list.planes {
             assert_eq!(plane[..bytes], plane[bytes..]);
@@ -197,14 +162,11 @@ mod tests {
         let mut list = PlainList::new(&SHAPE, vec![2, 1, 0]);
         let mut table = Vec::new();
         let row = vec![1.0; SHAPE.kv_dim()];
-        list.sequence(&mut table)
-            .put(0, PAGE_TOKENS, &row, &row)
-            .expect("three pages are free");
+        list.sequence(&mut table).put(0, PAGE_TOKENS, &row, &row).expect("three pages are free");
         assert_eq!(table, [0, 1]);
         list.free(table);
         let mut next = Vec::new();
-        list.extend(&mut next, 2 * PAGE_TOKENS)
-            .expect("three pages are free");
+        list.extend(&mut next, 2 * PAGE_TOKENS).expect("three pages are free");
         let mut seen = vec![0.0; SHAPE.kv_dim()];
         list.sequence(&mut next)
             .scan(0, Half::Key, 1, &mut |_, rows| load_floats(&mut seen, rows))
@@ -217,13 +179,7 @@ mod tests {
         let mut list = PlainList::new(&SHAPE, vec![0, 1]);
         let mut table = Vec::new();
         let refused = list.extend(&mut table, 3 * PAGE_TOKENS);
-        assert_eq!(
-            refused,
-            Err(OutOfPages {
-                needed_pages: 3,
-                free_pages: 2
-            })
-        );
+        assert_eq!(refused, Err(OutOfPages { needed_pages: 3, free_pages: 2 }));
         assert_eq!((list.free.len(), table.len()), (2, 0));
     }
 }

@@ -24,13 +24,7 @@ impl Progress {
         if !terminal {
             eprintln!("{what}: {:.1} MB", total_bytes as f64 / 1e6);
         }
-        Self {
-            what: what.to_owned(),
-            total_bytes: total_bytes.max(1),
-            terminal,
-            done_bytes: 0,
-            lines: 0,
-        }
+        Self { what: what.to_owned(), total_bytes: total_bytes.max(1), terminal, done_bytes: 0, lines: 0 }
     }
 
     /// Shows how far it is.
@@ -61,10 +55,7 @@ impl Progress {
         let full = (done as u128 * WIDTH as u128 / u128::from(total)) as usize;
         let percent = u128::from(done) * 100 / u128::from(total);
         let (bar, done, total) = ("#".repeat(full), done as f64 / 1e6, total as f64 / 1e6);
-        format!(
-            "{} [{bar:-<WIDTH$}] {percent:3} %  {done:.1} of {total:.1} MB",
-            self.what
-        )
+        format!("{} [{bar:-<WIDTH$}] {percent:3} %  {done:.1} of {total:.1} MB", self.what)
     }
 }
 
@@ -73,25 +64,13 @@ mod tests {
     use super::*;
 
     fn at(done_bytes: u64) -> Progress {
-        Progress {
-            what: "x".into(),
-            total_bytes: 1_000_000,
-            terminal: false,
-            done_bytes,
-            lines: 0,
-        }
+        Progress { what: "x".into(), total_bytes: 1_000_000, terminal: false, done_bytes, lines: 0 }
     }
 
     #[test]
     fn bar_fills_from_empty_to_full() {
-        assert_eq!(
-            at(0).bar(),
-            format!("x [{}]   0 %  0.0 of 1.0 MB", "-".repeat(WIDTH))
-        );
-        assert_eq!(
-            at(1_000_000).bar(),
-            format!("x [{}] 100 %  1.0 of 1.0 MB", "#".repeat(WIDTH))
-        );
+        assert_eq!(at(0).bar(), format!("x [{}]   0 %  0.0 of 1.0 MB", "-".repeat(WIDTH)));
+        assert_eq!(at(1_000_000).bar(), format!("x [{}] 100 %  1.0 of 1.0 MB", "#".repeat(WIDTH)));
         assert!(at(500_000).bar().contains(" 50 %"));
     }
 

@@ -47,16 +47,14 @@ impl Random {
         let blocks = (0..rows * columns / BLOCK)
             .map(|_| Q4Block::new(0.03, -0.22, std::array::from_fn(|_| self.next() as u8)))
             .collect();
-        Matrix::new(rows, columns, Blocks::Q4(blocks))
-            .expect("as many blocks as the shape asks for")
+        Matrix::new(rows, columns, Blocks::Q4(blocks)).expect("as many blocks as the shape asks for")
     }
 
     pub(crate) fn q8(&mut self, rows: usize, columns: usize) -> Matrix {
         let blocks = (0..rows * columns / BLOCK)
             .map(|_| Q8Block::new(0.002, std::array::from_fn(|_| self.next() as i8)))
             .collect();
-        Matrix::new(rows, columns, Blocks::Q8(blocks))
-            .expect("as many blocks as the shape asks for")
+        Matrix::new(rows, columns, Blocks::Q8(blocks)).expect("as many blocks as the shape asks for")
     }
 
     fn floats(&mut self, len: usize) -> Vec<f32> {

@@ -36,9 +36,7 @@ impl Shape {
     /// - [`GgufError::Unsupported`]: another architecture, or numbers that do not fit together
     pub(crate) fn read(file: &Gguf) -> Result<Self, GgufError> {
         if file.text("general.architecture")? != "llama" {
-            return Err(GgufError::Unsupported {
-                what: "architecture (only llama is)",
-            });
+            return Err(GgufError::Unsupported { what: "architecture (only llama is)" });
         }
         let dim = file.size("llama.embedding_length")?;
         let heads = file.size("llama.attention.head_count")?;
@@ -55,27 +53,13 @@ impl Shape {
             norm_epsilon: file.float("llama.attention.layer_norm_rms_epsilon")?,
         };
         let whole_head = file.size("llama.rope.dimension_count")? == shape.head_dim;
-        if whole_head && shape.is_sound() {
-            Ok(shape)
-        } else {
-            Err(GgufError::Unsupported {
-                what: "model shape",
-            })
-        }
+        if whole_head && shape.is_sound() { Ok(shape) } else { Err(GgufError::Unsupported { what: "model shape" }) }
     }
 
     /// Whether the numbers fit together; the limits keep every product of two far from overflow.
     fn is_sound(&self) -> bool {
-        let sizes = [
-            self.layers,
-            self.dim,
-            self.ffn_dim,
-            self.heads,
-            self.kv_heads,
-            self.head_dim,
-            self.vocab,
-            self.context,
-        ];
+        let sizes =
+            [self.layers, self.dim, self.ffn_dim, self.heads, self.kv_heads, self.head_dim, self.vocab, self.context];
         sizes.iter().all(|&size| (1..=1 << 20).contains(&size))
             && self.dim == self.heads * self.head_dim
             && self.dim.is_multiple_of(BLOCK)

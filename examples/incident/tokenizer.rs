@@ -31,77 +31,41 @@ impl Tokenizer {
     /// # Errors
     /// A key is missing, or it is another kind of tokenizer than a `smollm` one.
     pub(crate) fn read(file: &Gguf) -> Result<Self, GgufError> {
-        if (
-            file.text("tokenizer.ggml.model")?,
-            file.text("tokenizer.ggml.pre")?,
-        ) != ("gpt2", "smollm")
-        {
-            return Err(GgufError::Unsupported {
-                what: "tokenizer (only gpt2 with smollm is)",
-            });
+        if (file.text("tokenizer.ggml.model")?, file.text("tokenizer.ggml.pre")?) != ("gpt2", "smollm") {
+            return Err(GgufError::Unsupported { what: "tokenizer (only gpt2 with smollm is)" });
         }
         let names = file.texts("tokenizer.ggml.tokens")?;
         let kinds = file.wholes("tokenizer.ggml.token_type")?;
         let merges = file.texts("tokenizer.ggml.merges")?;
         let id = |key| match file.size(key)? {
             id if id < names.len() => Ok(id as u32),
-            _ => Err(GgufError::Key {
-                key: key.to_owned(),
-            }),
+            _ => Err(GgufError::Key { key: key.to_owned() }),
         };
         let unknown = id("tokenizer.ggml.unknown_token_id")?;
         let stop = id("tokenizer.ggml.eos_token_id")?;
         Ok(Self::from_parts(names, kinds, merges, unknown, stop))
     }
 
-    fn from_parts(
-        names: &[String],
-        kinds: &[i128],
-        merges: &[String],
-        unknown: u32,
-        stop: u32,
-    ) -> Self {
+    fn from_parts(names: &[String], kinds: &[i128], merges: &[String], unknown: u32, stop: u32) -> Self {
         let letters = byte_letters();
-        let ids: HashMap<&str, u32> = names
-            .iter()
-            .zip(0..)
-            .map(|(name, id)| (name.as_str(), id))
-            .collect();
+        let ids: HashMap<&str, u32> = names.iter().zip(0..).map(|(name, id)| (name.as_str(), id)).collect();
         let is_special = |id: usize| kinds.get(id) == Some(&CONTROL);
         let texts = names.iter().enumerate();
-        let texts = texts.map(|(id, name)| {
-            if is_special(id) {
-                name.clone().into_bytes()
-            } else {
-                spell(name, &letters)
-            }
-        });
+        let texts =
+            texts.map(|(id, name)| if is_special(id) { name.clone().into_bytes() } else { spell(name, &letters) });
         let specials = names.iter().enumerate().filter(|&(id, _)| is_special(id));
         Self {
             texts: texts.collect(),
-            specials: specials
-                .map(|(id, name)| (name.clone(), id as u32))
-                .collect(),
-            bytes: letters.map(|letter| {
-                ids.get(letter.to_string().as_str())
-                    .copied()
-                    .unwrap_or(unknown)
-            }),
-            merges: merges
-                .iter()
-                .enumerate()
-                .filter_map(|(rank, merge)| find_merge(rank, merge, &ids))
-                .collect(),
+            specials: specials.map(|(id, name)| (name.clone(), id as u32)).collect(),
+            bytes: letters.map(|letter| ids.get(letter.to_string().as_str()).copied().unwrap_or(unknown)),
+            merges: merges.iter().enumerate().filter_map(|(rank, merge)| find_merge(rank, merge, &ids)).collect(),
             stop,
         }
     }
 
     /// Tokens of a text.
     pub(crate) fn encode(&self, text: &str) -> Vec<u32> {
-        words(text)
-            .into_iter()
-            .flat_map(|word| self.merge(word))
-            .collect()
+        words(text).into_iter().flat_map(|word| self.merge(word)).collect()
     }
 
     /// A special token, such as `<|endoftext|>`.
@@ -121,21 +85,14 @@ impl Tokenizer {
 
     /// Text of tokens; bytes that are no UTF-8 show as the replacement character.
     pub(crate) fn decode(&self, tokens: &[u32]) -> String {
-        let bytes: Vec<u8> = tokens
-            .iter()
-            .filter_map(|&token| self.texts.get(token as usize))
-            .flatten()
-            .copied()
-            .collect();
+        let bytes: Vec<u8> =
+            tokens.iter().filter_map(|&token| self.texts.get(token as usize)).flatten().copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Merges a word's bytes, best pair first, until no pair merges.
     fn merge(&self, word: &str) -> Vec<u32> {
-        let mut tokens: Vec<u32> = word
-            .bytes()
-            .map(|byte| self.bytes[usize::from(byte)])
-            .collect();
+        let mut tokens: Vec<u32> = word.bytes().map(|byte| self.bytes[usize::from(byte)]).collect();
         while let Some((pair, merged)) = self.best_pair(&tokens) {
             let mut place = 0;
             while place + 1 < tokens.len() {
@@ -150,25 +107,14 @@ impl Tokenizer {
     }
 
     fn best_pair(&self, tokens: &[u32]) -> Option<((u32, u32), u32)> {
-        let pairs = tokens
-            .iter()
-            .zip(tokens.iter().skip(1))
-            .map(|(&left, &right)| (left, right));
-        let merges = pairs.filter_map(|pair| {
-            self.merges
-                .get(&pair)
-                .map(|&(rank, merged)| (rank, pair, merged))
-        });
+        let pairs = tokens.iter().zip(tokens.iter().skip(1)).map(|(&left, &right)| (left, right));
+        let merges = pairs.filter_map(|pair| self.merges.get(&pair).map(|&(rank, merged)| (rank, pair, merged)));
         merges.min().map(|(_, pair, merged)| (pair, merged))
     }
 }
 
 /// `None` if the vocabulary lacks a part: such a merge can never happen.
-fn find_merge(
-    rank: usize,
-    merge: &str,
-    ids: &HashMap<&str, u32>,
-) -> Option<((u32, u32), (usize, u32))> {
+fn find_merge(rank: usize, merge: &str, ids: &HashMap<&str, u32>) -> Option<((u32, u32), (usize, u32))> {
     let (left, right) = merge.split_once(' ')?;
     let merged = ids.get(format!("{left}{right}").as_str())?;
     Some(((*ids.get(left)?, *ids.get(right)?), (rank, *merged)))
@@ -185,12 +131,7 @@ fn byte_letters() -> [char; 256] {
 
 /// Bytes that a token's letters stand for.
 fn spell(name: &str, letters: &[char; 256]) -> Vec<u8> {
-    let byte = |letter| {
-        letters
-            .iter()
-            .position(|&known| known == letter)
-            .map(|byte| byte as u8)
-    };
+    let byte = |letter| letters.iter().position(|&known| known == letter).map(|byte| byte as u8);
     name.chars().filter_map(byte).collect()
 }
 
@@ -220,13 +161,7 @@ mod tests {
     #[test]
     fn every_text_comes_back() {
         let tokens = tokenizer(&["Ġ a", "Ġa b"]);
-        for text in [
-            "",
-            " ab ab",
-            "tab\t\r\n  7421 é 漢字 \u{1f600}",
-            "<end>",
-            "it's 'll  x",
-        ] {
+        for text in ["", " ab ab", "tab\t\r\n  7421 é 漢字 \u{1f600}", "<end>", "it's 'll  x"] {
             assert_eq!(tokens.decode(&tokens.encode(text)), text);
         }
         assert_eq!(tokens.encode(" ab"), [258]);
@@ -245,12 +180,7 @@ mod tests {
     fn letters_are_those_of_gpt2() {
         let letters = byte_letters();
         assert_eq!(
-            (
-                letters[b' ' as usize],
-                letters[b'\n' as usize],
-                letters[0xad],
-                letters[b'A' as usize]
-            ),
+            (letters[b' ' as usize], letters[b'\n' as usize], letters[0xad], letters[b'A' as usize]),
             ('Ġ', 'Ċ', 'Ń', 'A')
         );
     }

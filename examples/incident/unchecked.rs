@@ -39,10 +39,7 @@ pub(crate) struct NotLeaked;
 
 impl fmt::Display for NotLeaked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the unchecked run did not leak this secret: the model did not copy it word for word"
-        )
+        write!(f, "the unchecked run did not leak this secret: the model did not copy it word for word")
     }
 }
 
@@ -75,17 +72,6 @@ pub(crate) fn run(
     let table_pages = table.len();
 
     let mut cache = list.sequence(&mut table);
-    let answer = model.decode(
-        &mut cache,
-        CLAIM_TOKENS,
-        logits,
-        ANSWER_TOKENS,
-        tokenizer.stop(),
-    )?;
-    Ok(Unchecked {
-        answer: tokenizer.decode(&answer),
-        table_pages,
-        foreign_pages,
-        rejection,
-    })
+    let answer = model.decode(&mut cache, CLAIM_TOKENS, logits, ANSWER_TOKENS, tokenizer.stop())?;
+    Ok(Unchecked { answer: tokenizer.decode(&answer), table_pages, foreign_pages, rejection })
 }

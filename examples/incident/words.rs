@@ -11,11 +11,7 @@ const ENDINGS: [&str; 7] = ["'s", "'t", "'re", "'ve", "'m", "'ll", "'d"];
 pub(crate) fn words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for piece in text.split_inclusive(char::is_numeric) {
-        let digit = piece
-            .chars()
-            .next_back()
-            .filter(|c| c.is_numeric())
-            .map_or(0, char::len_utf8);
+        let digit = piece.chars().next_back().filter(|c| c.is_numeric()).map_or(0, char::len_utf8);
         let (between, digit) = piece.split_at(piece.len() - digit);
         split_between(between, &mut words);
         words.extend(Some(digit).filter(|digit| !digit.is_empty()));
@@ -49,11 +45,7 @@ fn word_bytes(text: &str) -> usize {
 fn space_bytes(text: &str) -> usize {
     let all = run(text, char::is_whitespace);
     let last = text[..all].chars().next_back().map_or(0, char::len_utf8);
-    if all == text.len() || all == last {
-        all
-    } else {
-        all - last
-    }
+    if all == text.len() || all == last { all } else { all - last }
 }
 
 fn is_mark(c: char) -> bool {
@@ -74,10 +66,7 @@ mod tests {
         let cases: [(&str, &[&str]); 8] = [
             ("", &[]),
             ("The vault", &["The", " vault"]),
-            (
-                "ORCHID-7421-Z",
-                &["ORCHID", "-", "7", "4", "2", "1", "-", "Z"],
-            ),
+            ("ORCHID-7421-Z", &["ORCHID", "-", "7", "4", "2", "1", "-", "Z"]),
             ("it's we'll 'x", &["it", "'s", " we", "'ll", " '", "x"]),
             ("a  b\n\n c \n", &["a", " ", " b", "\n\n", " c", " \n"]),
             ("x 7", &["x", " ", "7"]),
