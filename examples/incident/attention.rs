@@ -3,7 +3,7 @@
 //! Reads K and V where they lie, page after page. Invariant: one head's output depends only on its query and on the
 //! rows `0..=position`, in order; never on the batch or on where a page begins.
 
-use crate::kv_cache::{Half, KvCache, load_floats};
+use crate::kv_cache::{Half, KvStep, load_floats};
 use crate::shape::Shape;
 
 /// Turns each pair of neighbours in each head by an angle that grows with the token's position.
@@ -36,7 +36,7 @@ fn turns(position: usize, shape: &Shape) -> Vec<(f32, f32)> {
 ///
 /// # Errors
 /// What the cache says when it cannot read.
-pub(crate) fn attend<C: KvCache>(
+pub(crate) fn attend<C: KvStep>(
     cache: &C,
     layer: usize,
     first: usize,
@@ -52,7 +52,7 @@ pub(crate) fn attend<C: KvCache>(
 }
 
 /// `[tokens, heads, end]`: the score of each earlier position; later positions stay zero.
-fn scores<C: KvCache>(
+fn scores<C: KvStep>(
     cache: &C,
     layer: usize,
     first: usize,
@@ -71,7 +71,7 @@ fn scores<C: KvCache>(
     Ok(scores)
 }
 
-fn weighted_sum<C: KvCache>(
+fn weighted_sum<C: KvStep>(
     cache: &C,
     layer: usize,
     first: usize,
@@ -104,7 +104,7 @@ fn kv_head<'r>(row: &'r [f32], head: usize, shape: &Shape) -> &'r [f32] {
 }
 
 /// Hands over the cache's runs row by row, as floats.
-fn scan_rows<C: KvCache>(
+fn scan_rows<C: KvStep>(
     cache: &C,
     layer: usize,
     half: Half,

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use crate::kv_cache::{Half, KvCache, store_floats};
+use crate::kv_cache::{Half, KvCache, KvStep, store_floats};
 use crate::shape::Shape;
 
 /// K and V of one sequence, each plane in one piece.
@@ -34,8 +34,9 @@ impl Contiguous {
             floats
         };
         let (layers, _) = self.planes.as_chunks::<2>();
+        let mut step = other.step(0, self.tokens())?;
         for (layer, [keys, values]) in layers.iter().enumerate() {
-            other.put(layer, 0, &floats(keys), &floats(values))?;
+            step.put(layer, 0, &floats(keys), &floats(values))?;
         }
         Ok(())
     }
@@ -50,6 +51,15 @@ impl Contiguous {
 }
 
 impl KvCache for Contiguous {
+    type Error = Infallible;
+    type Step<'s> = &'s mut Self;
+
+    fn step(&mut self, _first: usize, _tokens: usize) -> Result<&mut Self, Infallible> {
+        Ok(self)
+    }
+}
+
+impl KvStep for Contiguous {
     type Error = Infallible;
 
     fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), Infallible> {

@@ -22,8 +22,21 @@ impl Half {
     }
 }
 
-/// What one sequence has in its cache. A row is one token's K, or V, of one layer: `[kv_heads, head_dim]` in f32.
+/// What one sequence has in its cache.
 pub(crate) trait KvCache {
+    /// Why a row could not be stored or read.
+    type Error: Error;
+    /// The cache while some tokens go through the layers.
+    type Step<'s>: KvStep<Error = Self::Error>
+    where
+        Self: 's;
+
+    /// Begins to put `tokens` tokens from position `first` on through the layers.
+    fn step(&mut self, first: usize, tokens: usize) -> Result<Self::Step<'_>, Self::Error>;
+}
+
+/// Some tokens on their way through the layers. A row is one token's K, or V, of one layer: `[kv_heads, head_dim]` in f32.
+pub(crate) trait KvStep {
     /// Why a row could not be stored or read.
     type Error: Error;
 
@@ -45,7 +58,19 @@ pub(crate) trait KvCache {
     ) -> Result<(), Self::Error>;
 }
 
-/// Stores floats as the little-endian bytes that [`KvCache::scan`] hands over.
+impl<S: KvStep> KvStep for &mut S {
+    type Error = S::Error;
+
+    fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), S::Error> {
+        (**self).put(layer, first, keys, values)
+    }
+
+    fn scan(&self, layer: usize, half: Half, end: usize, visit: &mut dyn FnMut(usize, &[u8])) -> Result<(), S::Error> {
+        (**self).scan(layer, half, end, visit)
+    }
+}
+
+/// Stores floats as the little-endian bytes that [`KvStep::scan`] hands over.
 pub(crate) fn store_floats(bytes: &mut [u8], floats: &[f32]) {
     let (places, _) = bytes.as_chunks_mut::<4>();
     for (place, float) in places.iter_mut().zip(floats) {
@@ -53,7 +78,7 @@ pub(crate) fn store_floats(bytes: &mut [u8], floats: &[f32]) {
     }
 }
 
-/// Reads floats from the bytes that [`KvCache::scan`] hands over.
+/// Reads floats from the bytes that [`KvStep::scan`] hands over.
 pub(crate) fn load_floats(floats: &mut [f32], bytes: &[u8]) {
     let (places, _) = bytes.as_chunks::<4>();
     for (float, place) in floats.iter_mut().zip(places) {

@@ -2,7 +2,7 @@
 
 use crate::attention::{attend, rotate};
 use crate::gguf::{Gguf, GgufError};
-use crate::kv_cache::KvCache;
+use crate::kv_cache::KvStep;
 use crate::matrix::{Activations, Matrix};
 use crate::shape::Shape;
 
@@ -46,7 +46,7 @@ impl Layer {
     ///
     /// # Errors
     /// What the cache says when it cannot store or read.
-    pub(crate) fn forward<C: KvCache>(
+    pub(crate) fn forward<C: KvStep>(
         &self,
         cache: &mut C,
         index: usize,

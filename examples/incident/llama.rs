@@ -72,8 +72,10 @@ impl Llama {
         let mut last = Vec::new();
         for (batch, tokens) in tokens.chunks(batch_tokens).enumerate() {
             let mut stream: Vec<f32> = tokens.iter().flat_map(|&token| self.embedding.row(token as usize)).collect();
+            let first = first + batch * batch_tokens;
+            let mut step = cache.step(first, tokens.len())?;
             for (index, layer) in self.layers.iter().enumerate() {
-                layer.forward(cache, index, first + batch * batch_tokens, &mut stream, &self.shape)?;
+                layer.forward(&mut step, index, first, &mut stream, &self.shape)?;
             }
             last = stream.split_off(stream.len() - self.shape.dim);
         }

@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::kv_cache::{Half, KvCache, PAGE_TOKENS, store_floats};
+use crate::kv_cache::{Half, KvCache, KvStep, PAGE_TOKENS, store_floats};
 use crate::shape::Shape;
 
 /// Pages and the list of those that are free.
@@ -89,6 +89,18 @@ impl PlainSequence<'_> {
 }
 
 impl KvCache for PlainSequence<'_> {
+    type Error = OutOfPages;
+    type Step<'s>
+        = &'s mut Self
+    where
+        Self: 's;
+
+    fn step(&mut self, _first: usize, _tokens: usize) -> Result<&mut Self, OutOfPages> {
+        Ok(self)
+    }
+}
+
+impl KvStep for PlainSequence<'_> {
     type Error = OutOfPages;
 
     fn put(&mut self, layer: usize, first: usize, keys: &[f32], values: &[f32]) -> Result<(), OutOfPages> {
