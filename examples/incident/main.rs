@@ -20,6 +20,7 @@ mod llama;
 mod matrix;
 mod pip;
 mod plain_list;
+mod pooled;
 mod progress;
 mod prompts;
 #[cfg(test)]
