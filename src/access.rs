@@ -23,7 +23,7 @@ use crate::hazard::{self, Hazard};
 use crate::header::NoBorrow;
 use crate::id::OwnerId;
 use crate::lease::Core;
-use crate::memory::{HostBytes, MemoryError, PageMemory, Span};
+use crate::memory::{CleanPage, Fence, HostBytes, MemoryError, PageMemory, Span};
 use crate::pool::{Inner, PagePool, RecordKey};
 use crate::stamp::{PageMeta, StampWord};
 use crate::sync::Ordering;
@@ -102,7 +102,11 @@ impl<M: PageMemory> PagePool<M> {
     /// - [`ReadError::Busy`], [`ReadError::Pending`]: somebody outside writes the page, or a device cleans it.
     /// - [`ReadError::TooManyGuards`]: tens of thousands of guards are alive.
     pub fn read(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<PageGuard<'_, M>, ReadError> {
-        let guard = self.inner.open_guard(owner, handle);
+        let mut guard = self.inner.open_guard(owner, handle);
+        if let Err(ReadError::Pending { .. }) = guard {
+            self.inner.look_at_fences();
+            guard = self.inner.open_guard(owner, handle);
+        }
         if guard.is_err() {
             // Relaxed: a number to show.
             self.inner.refused_reads.fetch_add(1, Ordering::Relaxed);
@@ -446,6 +450,9 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         let (inner, core) = (borrow.inner, borrow.core);
         let page_tokens = u64::from(inner.page_tokens());
         let ordinals = (tokens.start / page_tokens) as u32..tokens.end.div_ceil(page_tokens) as u32;
+        if core.off_limits.load(Ordering::Acquire) > 0 {
+            inner.look_at_fences();
+        }
         for ordinal in ordinals.clone() {
             let word = page_word(inner, core, ordinal);
             let Some((page, word)) = word else { continue };
@@ -565,19 +572,27 @@ impl<M: PageMemory> Inner<M> {
         Ok(())
     }
 
-    /// Checks, under the lock that keeps every state as it is, that a page is zero from token `from` on in every run, and
-    /// in nothing but the tokens past `from`.
-    pub(crate) fn is_zero_from(&self, page: u32, from: u32) -> Result<Option<usize>, MemoryError> {
+    /// Begins to zero pages that are in the caller's hand: `Cleaning`, taken off every list, or not in circulation yet.
+    pub(crate) fn begin_clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+        // SAFETY: (1) of `PageMemory::clean`: a page in hand is in no reservation, and no reader was announced after its
+        // stamp was bumped; it becomes free only once the fence is done, or live for a lane that waits for it, and then
+        // the host keeps off until the fence is done.
+        unsafe { self.memory.clean(batch) }
+    }
+
+    /// Looks for a byte of a page that is not zero and answers its plane. The caller holds the lock and asks only for
+    /// pages that nobody can write without it: free ones and the null page.
+    pub(crate) fn find_soiled_plane(&self, page: u32) -> Result<Option<usize>, MemoryError> {
         if !M::HAS_BYTES {
             return Ok(None);
         }
         let geometry = self.memory.geometry();
         let mut bytes = Vec::new();
         for plane in 0..geometry.planes().len() {
-            for piece in pieces(&self.memory, plane, page, from..geometry.page_tokens()) {
+            for piece in pieces(&self.memory, plane, page, 0..geometry.page_tokens()) {
                 bytes.resize(piece.host.len(), 0xff);
-                // SAFETY: (1) of `PageMemory::read`: the caller holds the lock, and asks only for pages that are free, or
-                // parked, or for tokens past the high mark of a live page, which nobody writes without the lock.
+                // SAFETY: (1) of `PageMemory::read`: by the words of this function nobody writes the page, and a free page
+                // is behind its fence.
                 unsafe { self.memory.read(piece.span, &mut bytes) }?;
                 if bytes.iter().any(|byte| *byte != 0) {
                     return Ok(Some(plane));

@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-use crate::error::{CapacityError, RejectReason, ReserveError};
+use crate::error::{CapacityError, Refused, RejectReason, ReserveError};
 use crate::id::{OwnerId, PoolId};
-use crate::memory::PageMemory;
+use crate::memory::{Lane, PageMemory};
 use crate::pool::ClaimToken;
 use crate::reservation::{Lease, Reservation};
 
@@ -123,17 +123,25 @@ pub struct Request {
     pub(crate) owner: OwnerId,
     pub(crate) max_tokens: u64,
     pub(crate) claim: Option<ClaimToken>,
+    pub(crate) lane: Option<Lane>,
 }
 
 impl Request {
     /// Asks for up to `max_tokens` tokens, prompt and output together, for `owner`.
     pub const fn new(owner: OwnerId, max_tokens: u64) -> Self {
-        Self { owner, max_tokens, claim: None }
+        Self { owner, max_tokens, claim: None, lane: None }
     }
 
     /// Names the request, so that asking again after a lost answer gives the same pages.
     pub const fn with_claim(mut self, token: ClaimToken) -> Self {
         self.claim = Some(token);
+        self
+    }
+
+    /// Names the device stream that will use the pages. Its first pages may then still be being cleaned: the stream waits
+    /// for them, the host does not, and may not touch them before ([`ReadError::Pending`](crate::ReadError::Pending)).
+    pub const fn on_lane(mut self, lane: Lane) -> Self {
+        self.lane = Some(lane);
         self
     }
 
@@ -150,7 +158,6 @@ impl Request {
     }
 
     /// Ends the request for good, with the caller's reason.
-    #[must_use]
     pub fn reject(self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Rejected {
         Rejected::new(self.owner, self.max_tokens, RejectReason::Caller(error.into()))
     }
@@ -249,13 +256,13 @@ impl<M: PageMemory> Admitted<M> {
     ///
     /// - [`ReserveError::PastMax`]: more than was admitted.
     /// - [`ReserveError::Revoked`]: the owner was reclaimed meanwhile.
-    pub fn reserve(self, tokens: u64) -> Result<Reservation<M>, (Self, ReserveError)> {
+    pub fn reserve(self, tokens: u64) -> Result<Reservation<M>, Refused<Self, ReserveError>> {
         if tokens > self.max_tokens {
             let max_tokens = self.max_tokens;
-            return Err((self, ReserveError::PastMax { asked_tokens: tokens, max_tokens }));
+            return Err(Refused::new(self, ReserveError::PastMax { asked_tokens: tokens, max_tokens }));
         }
         if let Err(error) = self.lease.take_promised(tokens) {
-            return Err((self, error));
+            return Err(Refused::new(self, error));
         }
         Ok(Reservation::new(self.lease, self.max_tokens, tokens))
     }

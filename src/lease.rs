@@ -131,13 +131,14 @@ impl PageList {
 pub(crate) struct Core {
     pub(crate) header: Header,
     pub(crate) pages: PageList,
-    /// Open write tickets on pages of this reservation; reads look at each page only while there are some.
-    pub(crate) write_tickets: AtomicU32,
+    /// Open write tickets on pages of this reservation, and lanes that wait for some of them to be clean. Reads look at
+    /// each page only while there are some.
+    pub(crate) off_limits: AtomicU32,
 }
 
 impl Core {
     pub(crate) fn new() -> Self {
-        Self { header: Header::new(), pages: PageList::new(), write_tickets: AtomicU32::new(0) }
+        Self { header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
     }
 }
 

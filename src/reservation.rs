@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::access::{Borrow, ReadGuard, WriteBorrow};
 use crate::admission::Rejected;
-use crate::error::{ExtentError, GrowError, ReadError, RejectReason, ReserveError, TicketError, WriteError};
+use crate::error::{ExtentError, GrowError, ReadError, Refused, RejectReason, ReserveError, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::id::OwnerId;
 use crate::lease::Core;
@@ -456,17 +456,22 @@ impl<M: PageMemory> Reservation<M> {
         Ok(ReadGuard::new(borrow, tokens))
     }
 
-    /// Looks at each page only while some write ticket is open on this reservation.
+    /// Looks at each page only while some of the reservation's pages are off limits.
     fn check_no_writer(&self, tokens: &Range<u64>) -> Result<(), ReadError> {
-        // Acquire: behind the bytes of an outside writer whose ticket ended.
-        if self.lease.core().write_tickets.load(Ordering::Acquire) == 0 || tokens.is_empty() {
+        // Acquire: behind the bytes of an outside writer whose ticket ended, or the zeroes of a device whose fence is done.
+        if self.lease.core().off_limits.load(Ordering::Acquire) == 0 || tokens.is_empty() {
             return Ok(());
         }
         let inner = &self.lease.pool().inner;
+        inner.look_at_fences();
         let page_tokens = u64::from(inner.page_tokens());
         for ordinal in tokens.start / page_tokens..tokens.end.div_ceil(page_tokens) {
             let Some(page) = self.lease.core().pages.get(ordinal as u32) else { break };
-            if inner.meta(page).word_for_reader().is_writing() {
+            let word = inner.meta(page).word_for_reader();
+            if word.is_pending() {
+                return Err(ReadError::Pending { page });
+            }
+            if word.is_writing() {
                 return Err(ReadError::Busy { page });
             }
         }
@@ -527,6 +532,7 @@ impl<M: PageMemory> Reservation<M> {
     /// # Cost
     ///
     /// O(pages): the stamps under the lock, the zeroing outside it (or later, as the pool is set up).
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn release(mut self) -> Released {
         self.end_claim();
         self.lease.end()
@@ -548,7 +554,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`TicketError::Busy`]: a write ticket is open on a page.
     /// - [`TicketError::Revoked`]: the owner was reclaimed.
-    pub fn into_handles(mut self) -> Result<Vec<PageHandle<M>>, (Self, TicketError)> {
+    pub fn into_handles(mut self) -> Result<Vec<PageHandle<M>>, Refused<Self, TicketError>> {
         match self.lease.pool().inner.detach(&self.lease) {
             Ok(handles) => {
                 self.end_claim();
@@ -556,7 +562,7 @@ impl<M: PageMemory> Reservation<M> {
                 self.lease.take_core();
                 Ok(handles)
             }
-            Err(error) => Err((self, error)),
+            Err(error) => Err(Refused::new(self, error)),
         }
     }
 

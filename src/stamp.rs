@@ -281,6 +281,15 @@ impl PageMeta {
         word.generation()
     }
 
+    /// Hands a page to `owner` that a device still cleans, in front of the lane that uses it; only under the pool's lock.
+    /// The wait counts as a ticket, so that a release before its end quarantines the page.
+    pub(crate) fn issue_pending(&self, owner: OwnerId) {
+        let word = self.word().with_state(PageState::Free).with_state(PageState::Live).with_pending(true);
+        self.owner.store(owner.get(), Ordering::Relaxed);
+        self.set_extent(Extent::default());
+        self.publish(word.held().unwrap_or(word));
+    }
+
     pub(crate) fn owner(&self) -> Option<OwnerId> {
         // Relaxed: ordered by the load of the stamp before it, or by the pool's lock.
         OwnerId::new(self.owner.load(Ordering::Relaxed))

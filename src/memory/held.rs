@@ -3,16 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::{CleanPage, Fence, FenceState, HostBytes, HostMemory, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
-/// Host memory that cleans when a test says so: a stand-in for a device whose queue is as slow, or as broken, as the test needs. Not for production.
+/// Host memory that cleans when a test says so: a stand-in for a device whose queue is as slow, or as
+/// broken, as the test needs. Not for production.
 ///
-/// [`clean`](PageMemory::clean) opens a fence and zeroes nothing: until the fence is finished the pages keep the bytes of their last tenant, so that
-/// whoever hands one out too early hands out exactly what must not be. Finishing zeroes what that `clean` named. A failed fence zeroes nothing.
+/// [`clean`](PageMemory::clean) opens a fence and zeroes nothing: until the fence is finished the pages
+/// keep the bytes of their last tenant, so that whoever hands one out too early hands out exactly what must
+/// not be. Finishing zeroes what that `clean` named. A failed fence zeroes nothing.
 ///
 /// Calls on the double take a lock of its own; nothing else does.
 ///
@@ -24,7 +27,8 @@ use crate::geometry::PageGeometry;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let held = HeldMemory::new(PageGeometry::new(16, &[Plane::per_token(1, 64)])?, 4)?;
-/// let fence = held.clean(&[CleanPage { page: 0, tokens: 16, heat: Heat::Cold }])?;
+/// // SAFETY: (1) nobody else has the pages.
+/// let fence = unsafe { held.clean(&[CleanPage { page: 0, tokens: 16, heat: Heat::Cold }]) }?;
 /// assert_eq!(held.poll(fence), FenceState::Pending);
 /// assert_eq!(held.finish_next(), Some(fence));
 /// assert_eq!(held.poll(fence), FenceState::Done);
@@ -33,8 +37,14 @@ use crate::geometry::PageGeometry;
 /// ```
 #[derive(Debug)]
 pub struct HeldMemory {
-    host: HostMemory,
-    state: Mutex<State>,
+    control: HeldControl,
+}
+
+/// The side of a [`HeldMemory`] that a test keeps after the pool took the memory: it finishes and fails fences.
+#[derive(Clone, Debug)]
+pub struct HeldControl {
+    host: Arc<HostMemory>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,9 +82,25 @@ impl HeldMemory {
     /// Holds back the cleaning of a host memory.
     #[must_use]
     pub fn over(host: HostMemory) -> Self {
-        Self { host, state: Mutex::default() }
+        Self { control: HeldControl { host: Arc::new(host), state: Arc::default() } }
     }
 
+    /// The side to keep when a pool takes the memory.
+    #[must_use]
+    pub fn control(&self) -> HeldControl {
+        self.control.clone()
+    }
+}
+
+impl std::ops::Deref for HeldMemory {
+    type Target = HeldControl;
+
+    fn deref(&self) -> &HeldControl {
+        &self.control
+    }
+}
+
+impl HeldControl {
     /// Lists the open fences, oldest first.
     #[must_use]
     pub fn open_fences(&self) -> Vec<Fence> {
@@ -90,6 +116,7 @@ impl HeldMemory {
     }
 
     /// Finishes every open fence, oldest first, and counts them.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn finish_all(&self) -> usize {
         std::iter::from_fn(|| self.finish_next()).count()
     }
@@ -106,7 +133,8 @@ impl HeldMemory {
         Ok(())
     }
 
-    /// Fails the oldest open fence: its pages keep their bytes and it answers [`FenceState::Failed`] from now on. `None` when none is open.
+    /// Fails the oldest open fence: its pages keep their bytes and it answers [`FenceState::Failed`] from
+    /// now on. `None` when none is open.
     #[must_use = "`None` says that no fence was open"]
     pub fn fail_next(&self) -> Option<Fence> {
         let mut state = self.state.lock();
@@ -115,7 +143,8 @@ impl HeldMemory {
         Some(Fence::from_raw(fence))
     }
 
-    /// Makes the next `calls` calls of [`clean`](PageMemory::clean) that name a page answer [`MemoryError::Injected`], in place of what was asked for before.
+    /// Makes the next `calls` calls of [`clean`](PageMemory::clean) that name a page answer
+    /// [`MemoryError::Injected`], in place of what was asked for before.
     pub fn fail_clean_calls(&self, calls: usize) {
         self.state.lock().refusals = calls;
     }
@@ -136,7 +165,8 @@ impl HeldMemory {
     }
 }
 
-// SAFETY: (1), (3) to (7) those of `HostMemory`. (2) `poll` answers `Done` only after `zero_as` zeroed, settled, and gave the lock back.
+// SAFETY: (1), (3) to (7) those of `HostMemory`. (2) `poll` answers `Done` only after `zero_as` zeroed,
+// settled, and gave the lock back.
 unsafe impl PageMemory for HeldMemory {
     const NAME: &'static str = "held";
     const HAS_BYTES: bool = true;
@@ -150,7 +180,7 @@ unsafe impl PageMemory for HeldMemory {
         self.host.max_pages()
     }
 
-    fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
         self.host.check_batch(batch)?;
         if batch.is_empty() {
             return Ok(Fence::DONE);

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
+use super::state::Pending;
 use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 use crate::error::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
 use crate::id::OwnerId;
 use crate::lease::Core;
-use crate::memory::PageMemory;
+use crate::memory::{Lane, PageMemory};
 use crate::reservation::{Lease, Reservation};
+use crate::sync::Ordering;
 
 impl<M: PageMemory> PagePool<M> {
     /// Proves, on the live pool, that the largest request fits with the demanded headroom.
@@ -56,7 +58,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
     pub fn admit(&self, proof: &CapacityProof, request: Request) -> Result<Admitted<M>, AdmitError> {
-        let (mut state, needed) = match self.inner.room_for(proof, &request) {
+        let (mut state, needed) = match self.inner.room_for(proof, &request, 0) {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
@@ -89,13 +91,17 @@ impl<M: PageMemory> PagePool<M> {
             }
         }
         let inner = &*self.inner;
-        let (mut state, needed) = match inner.room_for(proof, &request) {
+        let now = inner.memory.geometry().pages_for_tokens(tokens);
+        let (mut state, needed) = match inner.room_for(proof, &request, now) {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
-        let (key, core) = inner.promise(&mut state, request.owner, needed, Status::Reserved);
-        let now = inner.memory.geometry().pages_for_tokens(tokens);
-        inner.take(&mut state, key, &core, request.owner, now);
+        let behind_fences = needed.saturating_sub(state.unpromised());
+        let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
+        inner.take(&mut state, key, &core, request.owner, now - behind_fences);
+        if behind_fences > 0 {
+            inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
+        }
         if let Some(token) = request.claim {
             state.note_claim(token, &request, tokens);
         }
@@ -132,8 +138,14 @@ impl Refusal {
 }
 
 impl<M: PageMemory> Inner<M> {
-    /// Finds room for a request, or says why there is none. On success the lock is still held.
-    fn room_for(&self, proof: &CapacityProof, request: &Request) -> Result<(MutexGuard<'_, State>, u64), Refusal> {
+    /// Finds room for a request, or says why there is none. On success the lock is still held. When the request names a
+    /// lane, up to `now` pages may come from behind fences that the lane was told to wait for.
+    fn room_for(
+        &self,
+        proof: &CapacityProof,
+        request: &Request,
+        now: u64,
+    ) -> Result<(MutexGuard<'_, State>, u64), Refusal> {
         if proof.pool != self.identity.pool {
             return Err(Refusal::ForeignProof { proof: *proof, pool: self.identity.pool });
         }
@@ -148,6 +160,13 @@ impl<M: PageMemory> Inner<M> {
             state = match self.gather(state, needed_pages) {
                 Gathered::Some(state) => state,
                 Gathered::Nothing(mut state) => {
+                    if let Some(lane) = request.lane {
+                        let missing = needed_pages - state.unpromised();
+                        if missing <= now && self.order_fences(&mut state, lane, missing) {
+                            state.totals.admitted += 1;
+                            return Ok((state, needed_pages));
+                        }
+                    }
                     state.totals.full += 1;
                     return Err(Refusal::Full {
                         needed_pages,
@@ -241,6 +260,51 @@ impl<M: PageMemory> Inner<M> {
         drop(taken);
         state.live += pages;
         state.totals.pages_issued += pages;
+    }
+
+    /// Makes a lane wait for the fences of `missing` pages, oldest first, and brings those fences to the front. `false`
+    /// when there are too few such pages, or the memory refused: a lane that waits for too much loses time, nothing else.
+    fn order_fences(&self, state: &mut State, lane: Lane, missing: u64) -> bool {
+        let last = self.config.last_generation();
+        let mut pages = 0;
+        for fenced in &state.fenced {
+            if pages >= missing {
+                break;
+            }
+            if self.memory.order_after(fenced.fence, lane).is_err() {
+                return false;
+            }
+            pages += fenced.pages.iter().filter(|page| !self.meta(**page).word().is_spent(last)).count() as u64;
+        }
+        pages >= missing
+    }
+
+    /// Makes pages live that are still being cleaned, in front of a lane that waits for them.
+    fn issue_fenced(&self, state: &mut State, core: &Arc<Core>, owner: OwnerId, pages: u64) {
+        let last = self.config.last_generation();
+        let mut missing = pages as usize;
+        for at in 0..state.fenced.len() {
+            let (spent, mut usable): (Vec<u32>, Vec<u32>) =
+                state.fenced[at].pages.iter().partition(|page| self.meta(**page).word().is_spent(last));
+            let kept = usable.split_off(missing.min(usable.len()));
+            missing -= usable.len();
+            let fence = state.fenced[at].fence;
+            state.fenced[at].pages = [spent, kept].concat();
+            if usable.is_empty() {
+                continue;
+            }
+            let mut taken = usable.iter();
+            core.pages.extend(usable.len() as u32, || {
+                let page = taken.next().copied().unwrap_or(u32::MAX);
+                self.meta(page).issue_pending(owner);
+                page
+            });
+            state.live += usable.len() as u64;
+            state.totals.pages_issued += usable.len() as u64;
+            core.off_limits.fetch_add(1, Ordering::Release);
+            state.pending.push(Pending { fence, pages: usable, core: Arc::clone(core) });
+        }
+        state.fenced.retain(|fenced| !fenced.pages.is_empty());
     }
 
     /// Turns an admission's promise into pages.

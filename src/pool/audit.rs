@@ -52,10 +52,9 @@ impl<M: PageMemory> PagePool<M> {
         }
         for page in pages.start..pages.end.min(self.max_pages()) {
             let word = inner.meta(page).word();
-            if word.state() == PageState::Free || self.null_page() == Some(page) {
-                if let Some(plane) = inner.is_zero_from(page, 0)? {
-                    return Err(AuditError::Byte { page, plane });
-                }
+            let should_be_zero = word.state() == PageState::Free || self.null_page() == Some(page);
+            if should_be_zero && let Some(plane) = inner.find_soiled_plane(page)? {
+                return Err(AuditError::Byte { page, plane });
             }
         }
         Ok(())

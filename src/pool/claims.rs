@@ -143,6 +143,7 @@ impl<M: PageMemory> PagePool<M> {
 
     /// Gives up claims whose answer was lost and that nobody asked for again in time: their pages are released. A claim
     /// whose reservation exists is never touched.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn expire_claims(&self, now_ns: u64) -> u64 {
         let mut state = self.inner.state.lock();
         let mut expired = Vec::new();

@@ -10,6 +10,7 @@ use crate::config::CleanMode;
 use crate::error::ConfigError;
 use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
 use crate::pool::state::Fenced;
+use crate::sync::Ordering;
 
 /// Pages that a scrubber zeroes at a time.
 const SCRUB_PAGES: usize = 64;
@@ -72,7 +73,7 @@ impl<M: PageMemory> Inner<M> {
     /// Zeroes pages that were counted into the caller's hand. Called without the lock.
     pub(crate) fn clean_in_hand(&self, batch: Vec<CleanPage>) {
         let hand = InHand { inner: self, batch };
-        let fence = self.memory.clean(&hand.batch).ok();
+        let fence = self.begin_clean(&hand.batch).ok();
         hand.settle(fence);
     }
 
@@ -131,7 +132,13 @@ impl<M: PageMemory> Inner<M> {
         self.poll_pending(state);
     }
 
-    /// Lets the host at live pages whose fence is done.
+    /// Looks at fences on behalf of somebody who was told to wait for one.
+    #[cold]
+    pub(crate) fn look_at_fences(&self) {
+        self.poll_fences(&mut self.state.lock());
+    }
+
+    /// Lets the host at live pages whose fence is done. Pages whose fence failed stay off limits until they are released.
     fn poll_pending(&self, state: &mut State) {
         for at in (0..state.pending.len()).rev() {
             let answer = self.memory.poll(state.pending[at].fence);
@@ -144,6 +151,10 @@ impl<M: PageMemory> Inner<M> {
                 let word = meta.word();
                 // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
                 meta.publish(word.unheld().unwrap_or(word).with_pending(answer == FenceState::Failed));
+            }
+            if answer == FenceState::Done {
+                // Release: a reader that sees nothing off limits is behind the fence that was looked at here.
+                pending.core.off_limits.fetch_sub(1, Ordering::Release);
             }
         }
     }
@@ -158,6 +169,7 @@ impl<M: PageMemory> PagePool<M> {
     /// # Cost
     ///
     /// O(pages zeroed + fences + quarantined pages); zeroing is outside the lock.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn maintain(&self, pages: usize) -> Maintained {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
@@ -219,7 +231,7 @@ impl<M: PageMemory> PagePool<M> {
         // The pool's own and the parked pages never pass through a release, so they are cleaned here and waited for by
         // nobody: an own page is never readable, a parked one is cleaned once more when it comes back.
         let own: Vec<CleanPage> = (0..inner.config.own_page_count()).map(whole).collect();
-        let _fence = inner.memory.clean(&own)?;
+        let _fence = inner.begin_clean(&own)?;
         if inner.config.clean_mode() == CleanMode::OnRelease {
             let mut state = inner.state.lock();
             let batch = inner.take_dirty(&mut state, usize::MAX);

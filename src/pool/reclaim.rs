@@ -66,11 +66,13 @@ impl<M: PageMemory> PagePool<M> {
     /// # Cost
     ///
     /// O(reservations + pages of the owner) under the lock; O(all pages) when the owner has detached pages.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn reclaim(&self, owner: OwnerId) -> Reclaimed {
         self.inner.reclaim_where(|whose| whose == owner)
     }
 
     /// Revokes everything that anybody has. As if each owner was [reclaimed](Self::reclaim).
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn clear(&self) -> Reclaimed {
         self.inner.reclaim_where(|_| true)
     }
@@ -80,6 +82,7 @@ impl<M: PageMemory> PagePool<M> {
     /// # Cost
     ///
     /// O(all pages) under the lock, and the zeroing of the owner's pages outside it.
+    #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;
         let before = inner.pages_of(&inner.state.lock(), owner);

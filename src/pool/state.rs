@@ -56,6 +56,14 @@ pub(crate) struct Fenced {
     pub(crate) pages: Vec<u32>,
 }
 
+/// Live pages whose zeroing still runs on the device, in front of the lane that uses them.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) fence: Fence,
+    pub(crate) pages: Vec<u32>,
+    pub(crate) core: Arc<Core>,
+}
+
 /// Events since the pool was made. They only rise.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Totals {
@@ -81,7 +89,7 @@ pub(crate) struct State {
     pub(crate) dirty: VecDeque<u32>,
     pub(crate) fenced: VecDeque<Fenced>,
     /// Live pages that a lane waits for; the host keeps off until their fence is done.
-    pub(crate) pending: Vec<Fenced>,
+    pub(crate) pending: Vec<Pending>,
     pub(crate) in_hand: u64,
     pub(crate) quarantined: Vec<u32>,
     pub(crate) parked: Vec<u32>,
@@ -154,12 +162,12 @@ impl State {
 
     /// Takes a record for `owner`: a used one, else a new one.
     pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status) -> (RecordKey, Arc<Core>) {
-        if let Some((key, core)) = self.idle.pop() {
-            if let Some(record) = self.records.get_mut(key) {
-                record.owner = owner;
-                record.status = status;
-                return (key, core);
-            }
+        if let Some((key, core)) = self.idle.pop()
+            && let Some(record) = self.records.get_mut(key)
+        {
+            record.owner = owner;
+            record.status = status;
+            return (key, core);
         }
         let core = Arc::new(Core::new());
         let record = Record { core: Arc::clone(&core), owner, promised: 0, status };

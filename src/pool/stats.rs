@@ -82,7 +82,8 @@ impl<M: PageMemory> PagePool<M> {
         let inner = &*self.inner;
         let state = inner.state.lock();
         let totals = state.totals;
-        let fenced: u64 = state.fenced.iter().chain(&state.pending).map(|f| f.pages.len() as u64).sum();
+        let fenced: usize = state.fenced.iter().map(|f| f.pages.len()).sum();
+        let pending: usize = state.pending.iter().map(|p| p.pages.len()).sum();
         PoolStats {
             free_pages: state.free.len() as u64,
             live_pages: state.live,
@@ -94,7 +95,7 @@ impl<M: PageMemory> PagePool<M> {
             reserved_pages: u64::from(inner.config.own_page_count()),
             promised_pages: state.promised,
             detached_pages: state.detached,
-            fenced_pages: fenced,
+            fenced_pages: (fenced + pending) as u64,
             usable_pages: inner.usable(&state),
             epoch: state.epoch,
             reservations: (state.records.len() - state.idle.len()) as u64,

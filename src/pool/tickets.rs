@@ -65,7 +65,7 @@ impl<M: PageMemory> PagePool<M> {
         }
         if let Some(core) = ticket.core {
             // Release: readers of the reservation that see fewer tickets are behind the writer's end.
-            core.write_tickets.fetch_sub(1, Ordering::Release);
+            core.off_limits.fetch_sub(1, Ordering::Release);
         }
         inner.collect_quarantine(&mut state);
         Ok(())
@@ -156,7 +156,7 @@ impl<M: PageMemory> Inner<M> {
             meta.set_extent(meta.extent().whole());
         }
         let shared = state.records.get(lease.key()).map(|record| Arc::clone(&record.core));
-        core.write_tickets.fetch_add(1, Ordering::Release);
+        core.off_limits.fetch_add(1, Ordering::Release);
         Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, shared))
     }
 

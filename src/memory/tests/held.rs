@@ -10,7 +10,7 @@ fn held() -> HeldMemory {
 }
 
 fn clean(memory: &HeldMemory, page: u32) -> Fence {
-    memory.clean(&[whole(page, Heat::Hot)]).unwrap()
+    clean_of(memory, &[whole(page, Heat::Hot)]).unwrap()
 }
 
 // C7
@@ -47,7 +47,7 @@ fn fences_finish_out_of_order_and_once() {
 #[test]
 fn finishing_zeroes_what_the_clean_named_and_no_more() {
     let memory = held();
-    let fence = memory.clean(&[CleanPage { page: 5, tokens: 3, heat: Heat::Cold }]).unwrap();
+    let fence = clean_of(&memory, &[CleanPage { page: 5, tokens: 3, heat: Heat::Cold }]).unwrap();
     memory.finish(fence).unwrap();
     check(&memory, |plane, page, offset| {
         let (run_bytes, page_bytes) = [(512, 4096), (5, 120), (2, 16)][plane];
@@ -75,9 +75,9 @@ fn a_failed_fence_stays_failed_and_its_pages_dirty() {
 fn the_next_cleans_fail_when_told_and_open_no_fence() {
     let memory = held();
     memory.fail_clean_calls(2);
-    assert_eq!(memory.clean(&[]), Ok(Fence::DONE));
+    assert_eq!(clean_of(&memory, &[]), Ok(Fence::DONE));
     for _ in 0..2 {
-        assert_eq!(memory.clean(&[whole(0, Heat::Hot)]), Err(MemoryError::Injected));
+        assert_eq!(clean_of(&memory, &[whole(0, Heat::Hot)]), Err(MemoryError::Injected));
     }
     assert_eq!(memory.open_fences(), []);
     let fence = clean(&memory, 0);
@@ -89,7 +89,7 @@ fn the_next_cleans_fail_when_told_and_open_no_fence() {
 fn a_refused_batch_opens_no_fence() {
     let memory = held();
     let error = MemoryError::NoSuchPage { page: 6, max_pages: 6 };
-    assert_eq!(memory.clean(&[whole(0, Heat::Hot), whole(6, Heat::Hot)]), Err(error));
+    assert_eq!(clean_of(&memory, &[whole(0, Heat::Hot), whole(6, Heat::Hot)]), Err(error));
     assert_eq!(memory.open_fences(), []);
     check(&memory, |_, _, _| false);
 }

@@ -21,11 +21,11 @@ fn null_memory_counts_pages_and_has_no_byte() {
 fn null_memory_refuses_what_the_others_refuse() {
     assert_eq!(NullMemory::new(geometry(), 0).unwrap_err(), MemoryError::NoPages);
     let memory = NullMemory::new(geometry(), 4).unwrap();
-    assert_eq!(memory.clean(&[whole(3, Heat::Hot)]), Ok(Fence::DONE));
+    assert_eq!(clean_of(&memory, &[whole(3, Heat::Hot)]), Ok(Fence::DONE));
     assert_eq!(memory.poll(Fence::DONE), FenceState::Done);
     assert_eq!(memory.poll(Fence::from_raw(3)), FenceState::Failed);
     let no_page = Err(MemoryError::NoSuchPage { page: 4, max_pages: 4 });
-    assert_eq!(memory.clean(&[whole(4, Heat::Hot)]).map(|_| ()), no_page);
+    assert_eq!(clean_of(&memory, &[whole(4, Heat::Hot)]).map(|_| ()), no_page);
     assert_eq!(memory.commit(0..5), no_page);
     assert_eq!(memory.decommit(0..5), no_page);
     assert_eq!(memory.order_after(Fence::from_raw(3), Lane::HOST), Err(MemoryError::UnknownFence { fence: 3 }));

@@ -1,0 +1,56 @@
+//! Just enough JSON to print one flat object.
+
+use std::fmt::Write;
+
+/// A flat JSON object under construction.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    fields: Vec<String>,
+}
+
+impl Object {
+    /// Adds a text.
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.fields.push(format!("{}:{}", quote(name), quote(value)));
+        self
+    }
+
+    /// Adds a whole number.
+    pub(crate) fn number(mut self, name: &str, value: usize) -> Self {
+        self.fields.push(format!("{}:{value}", quote(name)));
+        self
+    }
+
+    /// Adds true or false.
+    pub(crate) fn flag(mut self, name: &str, value: bool) -> Self {
+        self.fields.push(format!("{}:{value}", quote(name)));
+        self
+    }
+
+    /// The object in one line.
+    pub(crate) fn line(&self) -> String {
+        format!("{{{}}}", self.fields.join(","))
+    }
+}
+
+fn quote(text: &str) -> String {
+    let mut quoted = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                // Control characters are all below U+10000; writing to a String never fails.
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[test]
+fn object_is_one_escaped_line() {
+    let object = Object::default().text("a\"", "x\n\\").number("n", 7).flag("f", true);
+    assert_eq!(object.line(), r#"{"a\"":"x\u000a\\","n":7,"f":true}"#);
+}
