@@ -15,6 +15,8 @@ const FILES: &[&str] = &["sync.rs", "id.rs", "stamp.rs", "hazard.rs", "header.rs
 
 /// What is changed in every copy: file, text, replacement. Nothing here touches an atomic of a protocol.
 const ADAPTATIONS: &[(&str, &str, &str)] = &[
+    // loom's own atomics behind a face that lets loom see more: `watched.rs`.
+    ("sync.rs", "pub(crate) use loom::sync::atomic::{", "pub(crate) use crate::watched::{"),
     // The counter of pool ids is a static, which loom's atomics cannot be; it is not part of a protocol.
     ("id.rs", "use crate::sync::{AtomicU64, Ordering};", "use std::sync::atomic::{AtomicU64, Ordering};"),
     // loom does not see into std's OnceLock; `once.rs` is the same promise on loom's own parts.
@@ -98,7 +100,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "pub(crate) fn end_ticket(",
-        &["inner.unhold(*page);", "core.write_tickets.fetch_sub(1, Ordering::Release);", "inner.collect_quarantine("],
+        &["inner.unhold(*page);", ".fetch_sub(1, Ordering::Release);", "inner.collect_quarantine("],
     ),
     (
         "pool/tickets.rs",

@@ -30,6 +30,7 @@ mod once;
 #[path = "../plants.rs"]
 #[allow(dead_code, reason = "shared with build.rs, which uses the other fields")]
 mod plants;
+mod watched;
 mod world;
 
 #[allow(dead_code, reason = "the models use a part of each real file")]
@@ -38,7 +39,9 @@ mod real {
 }
 use real::{hazard, header, id, stamp, sync};
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use models::{blocks, extent, header as revoke, release, ticket};
@@ -50,37 +53,39 @@ struct Model {
     run: fn(Plant),
     /// Switches between threads that are not forced; `None`: any number.
     bound: Option<usize>,
+    /// What must have happened in some execution; a proof that never got there is none.
+    outcomes: &'static [&'static str],
 }
 
 macro_rules! models {
-    ($($module:ident :: $name:ident, $bound:expr;)*) => {
-        &[$(Model { name: stringify!($name), run: $module::$name, bound: $bound }),*]
+    ($($module:ident :: $name:ident, $bound:expr, [$($outcome:literal),*];)*) => {
+        &[$(Model { name: stringify!($name), run: $module::$name, bound: $bound, outcomes: &[$($outcome),*] }),*]
     };
 }
 
 const MODELS: &[Model] = models! {
-    release::loom_release_races_read, None;
-    release::loom_release_races_two_readers, Some(3);
-    release::loom_quarantine_is_collected_by_reader_and_reserve, None;
-    release::loom_slot_is_reused_while_a_release_scans, None;
-    release::loom_guard_ends_on_another_thread, Some(3);
-    release::loom_first_guard_of_a_thread_races_release, None;
-    release::loom_handle_outlives_two_lives, None;
-    release::loom_guessed_handle_is_refused, None;
-    release::loom_release_races_reserve, None;
-    release::loom_two_releases_of_one_page, None;
-    extent::loom_append_races_read, None;
-    extent::loom_rewrite_races_read, None;
-    ticket::loom_write_ticket_races_read, None;
-    ticket::loom_read_by_reservation_follows_ticket_end, None;
-    ticket::loom_release_races_last_ticket_end, None;
-    ticket::loom_two_ticket_ends_race_release, Some(3);
-    revoke::loom_revoke_races_borrow, None;
-    revoke::loom_revoke_races_two_borrowers, Some(5);
-    revoke::loom_two_revocations_race_borrow, Some(5);
-    blocks::loom_two_threads_claim_their_first_blocks, None;
-    blocks::loom_two_threads_claim_a_block_that_was_left, None;
-    blocks::loom_block_changes_hands_with_a_guard_in_it, None;
+    release::loom_release_races_read, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_release_races_two_readers, Some(3), ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_quarantine_is_collected_by_reader_and_reserve, None, ["reissued at once", "quarantined"];
+    release::loom_slot_is_reused_while_a_release_scans, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_guard_ends_on_another_thread, Some(3), ["reissued at once", "quarantined"];
+    release::loom_first_guard_of_a_thread_races_release, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_handle_outlives_two_lives, None, ["read", "refused", "third life"];
+    release::loom_guessed_handle_is_refused, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_release_races_reserve, None, ["taken", "not free yet"];
+    release::loom_two_releases_of_one_page, None, ["here", "there"];
+    extent::loom_append_races_read, None, ["before", "after"];
+    extent::loom_rewrite_races_read, None, ["before", "between", "after", "refused", "in place", "moved"];
+    ticket::loom_write_ticket_races_read, None, ["before", "after", "refused", "opened", "busy"];
+    ticket::loom_read_by_reservation_follows_ticket_end, None, ["read", "busy"];
+    ticket::loom_release_races_last_ticket_end, None, ["reissued at once", "quarantined"];
+    ticket::loom_two_ticket_ends_race_release, Some(3), ["reissued at once", "quarantined"];
+    revoke::loom_revoke_races_borrow, None, ["read", "refused", "by the revoker", "by a borrower"];
+    revoke::loom_revoke_races_two_borrowers, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
+    revoke::loom_two_revocations_race_borrow, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
+    blocks::loom_two_threads_claim_their_first_blocks, None, ["claimed"];
+    blocks::loom_two_threads_claim_a_block_that_was_left, None, ["claimed"];
+    blocks::loom_block_changes_hands_with_a_guard_in_it, None, ["one block", "two blocks"];
 };
 
 /// Wrong orders of steps, each with the model that must fail.
@@ -112,6 +117,14 @@ const FOUND: u8 = 40;
 const BROKE: u8 = 41;
 
 static EXECUTIONS: AtomicU64 = AtomicU64::new(0);
+static OUTCOMES: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+
+/// Notes what happened in this execution.
+fn saw(outcome: &'static str) {
+    if let Ok(mut outcomes) = OUTCOMES.lock() {
+        *outcomes.entry(outcome).or_default() += 1;
+    }
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -173,7 +186,7 @@ fn is_caught(name: &str, model: &str, plant: &str) -> bool {
 fn run(name: &str, plant: &str) -> ExitCode {
     let model = MODELS.iter().find(|model| model.name == name);
     let plant = ORDER_PLANTS.iter().find(|(of, ..)| *of == plant).map_or(Plant::Sound, |(_, plant, _)| *plant);
-    let Some(Model { run, bound, .. }) = model else {
+    let Some(Model { run, bound, outcomes, .. }) = model else {
         println!("there is no such model");
         return ExitCode::from(BROKE);
     };
@@ -194,9 +207,16 @@ fn run(name: &str, plant: &str) -> ExitCode {
     let run = *run;
     builder.check(move || {
         EXECUTIONS.fetch_add(1, Ordering::Relaxed);
+        watched::begin();
         run(plant);
     });
     let switches = bound.map_or("any number of switches".to_owned(), |bound| format!("at most {bound} switches"));
-    println!("{} executions, {switches}", EXECUTIONS.load(Ordering::Relaxed));
+    let seen = OUTCOMES.lock().map(|seen| seen.clone()).unwrap_or_default();
+    let shown: Vec<String> = seen.iter().map(|(outcome, times)| format!("{outcome} {times}")).collect();
+    println!("{} executions, {switches} ({})", EXECUTIONS.load(Ordering::Relaxed), shown.join(", "));
+    if let Some(missing) = outcomes.iter().find(|outcome| !seen.contains_key(*outcome)) {
+        println!("never came to: {missing}");
+        return ExitCode::from(BROKE);
+    }
     ExitCode::SUCCESS
 }

@@ -6,7 +6,8 @@
 use std::fmt;
 
 use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicBool, Ordering};
+
+use crate::watched::{AtomicBool, Ordering};
 
 pub(crate) struct OnceLock<T> {
     done: AtomicBool,

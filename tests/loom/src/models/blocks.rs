@@ -3,6 +3,7 @@
 use loom::thread;
 
 use crate::hazard::Block;
+use crate::saw;
 use crate::world::{Plant, World};
 
 fn address(block: &'static Block) -> usize {
@@ -15,6 +16,7 @@ fn claim_on_two_threads(world: &std::sync::Arc<World>) {
         move || address(world.block())
     });
     let here = address(world.block());
+    saw("claimed");
     assert_ne!(here, other.join().expect("thread"), "C7: two threads fill one block");
 }
 
@@ -42,11 +44,11 @@ pub(crate) fn loom_block_changes_hands_with_a_guard_in_it(plant: Plant) {
             let block = world.block();
             std::mem::forget(World::announce(block, page));
             block.leave();
+            address(block)
         })
     });
-    for thread in threads {
-        thread.join().expect("thread");
-    }
+    let [one, other] = threads.map(|thread| thread.join().expect("thread"));
+    saw(if one == other { "one block" } else { "two blocks" });
     let mut announced = world.pages_announced();
     announced.sort_unstable();
     assert_eq!(announced, [0, 1], "C7: a guard that lives is not announced");

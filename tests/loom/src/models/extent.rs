@@ -3,6 +3,7 @@
 use loom::thread;
 
 use crate::id::Generation;
+use crate::saw;
 use crate::world::{Plant, TOKENS, World, owner, text};
 
 const FIRST: Generation = Generation::FIRST;
@@ -18,6 +19,7 @@ pub(crate) fn loom_append_races_read(plant: Plant) {
     });
     world.append(0, 1..TOKENS, |token| text(owner(1), FIRST, token));
     let read = reader.join().expect("reader");
+    saw(if read == Some(1) { "before" } else { "after" });
     assert!(matches!(read, Some(1 | TOKENS)), "C5: a live page is readable as far as it is written");
 }
 
@@ -30,12 +32,15 @@ pub(crate) fn loom_rewrite_races_read(plant: Plant) {
     let reader = thread::spawn({
         let world = world.clone();
         move || {
-            let Some(guard) = world.open_guard(block, owner(1), 0, FIRST) else { return };
+            let Some(guard) = world.open_guard(block, owner(1), 0, FIRST) else { return saw("refused") };
             assert_eq!(world.read(&guard, 0), text(owner(1), FIRST, 0), "C12: what was kept has changed");
             if guard.written == TOKENS {
                 let first = world.read(&guard, 1);
                 assert_eq!(first, world.read(&guard, 1), "C12: bytes change under a guard");
                 assert!(first == old || first == new, "C12: mixed bytes");
+                saw(if first == old { "before" } else { "after" });
+            } else {
+                saw("between");
             }
             world.end_guard(guard);
         }
@@ -47,6 +52,7 @@ pub(crate) fn loom_rewrite_races_read(plant: Plant) {
     assert_eq!((world.read(&guard, 0), world.read(&guard, 1)), (text(owner(1), FIRST, 0), new), "C12: lost bytes");
     world.end_guard(guard);
     let moved = page != 0;
+    saw(if moved { "moved" } else { "in place" });
     if moved {
         assert!(world.reserve(owner(2)).is_some(), "C7: the page that was moved from comes back");
     }

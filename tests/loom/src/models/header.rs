@@ -7,6 +7,7 @@ use loom::thread;
 
 use crate::bytes::Token;
 use crate::header::{Header, Revocation};
+use crate::saw;
 use crate::world::Plant;
 
 const TEXT: u64 = 5;
@@ -33,10 +34,14 @@ impl Lease {
 
     /// As `access::Borrow`: from its making to its drop.
     fn read(&self) {
-        if self.header.borrow().is_ok() {
+        if self.header.borrow().is_err() {
+            saw("refused");
+        } else {
+            saw("read");
             assert_eq!(self.bytes.get(), TEXT, "C7: taken back under a borrow");
             assert_eq!(self.bytes.get(), TEXT, "C7: taken back under a borrow");
             if self.header.end_borrow() {
+                saw("by a borrower");
                 self.hand_back();
             }
         }
@@ -45,6 +50,7 @@ impl Lease {
     fn revoke(&self) -> Revocation {
         let whose = self.header.revoke();
         if whose == Revocation::Mine || (self.plant == Plant::BothHandBack && whose == Revocation::LastBorrower) {
+            saw("by the revoker");
             self.hand_back();
         }
         whose

@@ -3,6 +3,8 @@
 use loom::thread;
 
 use crate::id::Generation;
+use crate::saw;
+use crate::hazard::Block;
 use crate::world::{Plant, World, generation, owner, text};
 
 const FIRST: Generation = Generation::FIRST;
@@ -16,8 +18,16 @@ fn release_and_reissue(world: &World) -> bool {
     true
 }
 
+/// A reader of page 0 in its first life.
+fn read_first(world: &World, block: &'static Block) -> Option<u32> {
+    let read = world.read_own(block, owner(1), 0, FIRST);
+    saw(if read.is_some() { "read" } else { "refused" });
+    read
+}
+
 /// After the readers: what was quarantined is collected, zeroed and handed out.
 fn finish(world: &World, reissued: bool) {
+    saw(if reissued { "reissued at once" } else { "quarantined" });
     if !reissued {
         assert!(world.reserve(owner(2)).is_some(), "C7: a page that nobody reads any more stays in quarantine");
     }
@@ -31,7 +41,7 @@ pub(crate) fn loom_release_races_read(plant: Plant) {
     let block = world.block();
     let reader = thread::spawn({
         let world = world.clone();
-        move || world.read_own(block, owner(1), 0, FIRST)
+        move || read_first(&world, block)
     });
     let reissued = release_and_reissue(&world);
     let read = reader.join().expect("reader");
@@ -46,7 +56,7 @@ pub(crate) fn loom_release_races_two_readers(plant: Plant) {
     let world = World::with_page(plant, 1, owner(1), 1);
     let readers = [(); 2].map(|()| {
         let (world, block) = (world.clone(), world.block());
-        thread::spawn(move || world.read_own(block, owner(1), 0, FIRST))
+        thread::spawn(move || read_first(&world, block))
     });
     let reissued = release_and_reissue(&world);
     for reader in readers {
@@ -87,7 +97,7 @@ pub(crate) fn loom_slot_is_reused_while_a_release_scans(plant: Plant) {
     let reader = thread::spawn({
         let world = world.clone();
         move || {
-            world.read_own(block, owner(1), 0, FIRST);
+            read_first(&world, block);
             world.read_own(block, owner(1), other, FIRST)
         }
     });
@@ -127,7 +137,7 @@ pub(crate) fn loom_first_guard_of_a_thread_races_release(plant: Plant) {
     let world = World::with_page(plant, 1, owner(1), 1);
     let reader = thread::spawn({
         let world = world.clone();
-        move || world.read_own(world.block(), owner(1), 0, FIRST)
+        move || read_first(&world, world.block())
     });
     let reissued = release_and_reissue(&world);
     reader.join().expect("reader");
@@ -141,7 +151,7 @@ pub(crate) fn loom_handle_outlives_two_lives(plant: Plant) {
     let block = world.block();
     let reader = thread::spawn({
         let world = world.clone();
-        move || world.read_own(block, owner(1), 0, FIRST)
+        move || read_first(&world, block)
     });
     let mut life = FIRST;
     for _ in 0..2 {
@@ -150,6 +160,9 @@ pub(crate) fn loom_handle_outlives_two_lives(plant: Plant) {
         let Some((page, next)) = world.take(owner(1)) else { break };
         world.append(page, 0..1, |token| text(owner(1), next, token) + (next.get() << 40) + 1);
         life = next;
+    }
+    if life == generation(3) {
+        saw("third life");
     }
     reader.join().expect("reader");
 }
@@ -166,11 +179,13 @@ pub(crate) fn loom_guessed_handle_is_refused(plant: Plant) {
             let theirs = world.open_guard(block, owner(1), 0, next);
             assert!(theirs.is_none(), "C2: a page of owner 2 is read by owner 1");
             let own = world.read_own(block, owner(2), 0, next);
+            saw(if own.is_some() { "read" } else { "refused" });
             assert!(own.is_none_or(|written| written <= 1), "C5: the extent of another life");
         }
     });
-    release_and_reissue(&world);
+    let reissued = release_and_reissue(&world);
     reader.join().expect("reader");
+    finish(&world, reissued);
 }
 
 /// Another owner reserves while the page is being released.
@@ -189,8 +204,9 @@ pub(crate) fn loom_release_races_reserve(plant: Plant) {
         }
     });
     assert!(world.release(owner(1), 0, FIRST));
-    let reissued = taker.join().expect("taker");
-    finish(&world, reissued);
+    let taken = taker.join().expect("taker");
+    saw(if taken { "taken" } else { "not free yet" });
+    finish(&world, taken);
 }
 
 /// Two threads release one handle: one wins, the other is told that it is stale.
@@ -203,6 +219,7 @@ pub(crate) fn loom_two_releases_of_one_page(plant: Plant) {
     });
     let here = world.release(owner(1), 0, FIRST);
     let there = other.join().expect("releaser");
+    saw(if here { "here" } else { "there" });
     assert!(here != there, "C2: exactly one release wins");
     assert_eq!(world.meta(0).word().generation(), generation(2), "C4: one release is one life");
     world.audit();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::id::Generation;
+use crate::saw;
 use crate::sync::{AtomicU32, Ordering};
 use crate::world::{Plant, TOKENS, World, owner, text};
 
@@ -19,14 +20,16 @@ pub(crate) fn loom_write_ticket_races_read(plant: Plant) {
     let reader = thread::spawn({
         let world = world.clone();
         move || {
-            let Some(guard) = world.open_guard(block, owner(1), 0, FIRST) else { return };
+            let Some(guard) = world.open_guard(block, owner(1), 0, FIRST) else { return saw("refused") };
             let first = world.read(&guard, 0);
             assert_eq!(first, world.read(&guard, 0), "C12: bytes change under a guard");
             assert!(first == old || first == new, "C12: mixed bytes");
+            saw(if first == old { "before" } else { "after" });
             world.end_guard(guard);
         }
     });
     let opened = world.open_write_ticket(0);
+    saw(if opened { "opened" } else { "busy" });
     if opened {
         world.token(0, 0).set(new);
         world.end_ticket(0, None);
@@ -53,6 +56,7 @@ pub(crate) fn loom_read_by_reservation_follows_ticket_end(plant: Plant) {
     });
     // As `Reservation::read`: pages are looked at only while there are write tickets.
     let free = count.load(Ordering::Acquire) == 0 || !world.meta(0).word_for_reader().is_writing();
+    saw(if free { "read" } else { "busy" });
     if free {
         assert_eq!(world.token(0, 0).get(), 9, "C12: read before the writer's end");
     }
@@ -73,6 +77,7 @@ pub(crate) fn loom_release_races_last_ticket_end(plant: Plant) {
     });
     assert!(world.release(owner(1), 0, FIRST));
     let early = world.take(owner(2)).is_some();
+    saw(if early { "reissued at once" } else { "quarantined" });
     writer.join().expect("writer");
     world.audit();
     assert!(early || world.reserve(owner(2)).is_some(), "C7: the page comes back after the last ticket");
@@ -93,6 +98,7 @@ pub(crate) fn loom_two_ticket_ends_race_release(plant: Plant) {
     });
     assert!(world.release(owner(1), 0, FIRST));
     let early = world.take(owner(2)).is_some();
+    saw(if early { "reissued at once" } else { "quarantined" });
     for reader in readers {
         reader.join().expect("reader");
     }
