@@ -21,7 +21,11 @@ const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("id.rs", "use crate::sync::{AtomicU64, Ordering};", "use std::sync::atomic::{AtomicU64, Ordering};"),
     // loom does not see into std's OnceLock; `once.rs` is the same promise on loom's own parts.
     ("hazard.rs", "use std::sync::OnceLock;", "use crate::once::OnceLock;"),
-    ("hazard.rs", "pub(crate) const fn new() -> Self {\n        Self { first:", "pub(crate) fn new() -> Self {\n        Self { first:"),
+    (
+        "hazard.rs",
+        "pub(crate) const fn new() -> Self {\n        Self { first:",
+        "pub(crate) fn new() -> Self {\n        Self { first:",
+    ),
 ];
 
 /// Doors to what only `hazard::thread` calls, which is not there under loom.

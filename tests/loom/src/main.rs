@@ -10,12 +10,14 @@
 //! ```
 //!
 //! `tests/gates/loom.sh` does all of it. What is proved is proved within a model: some threads, one or two pages, the
-//! number of switches in the table. Three things to know:
+//! number of switches in the table. What to know of that:
 //!
 //! - loom takes `SeqCst` loads and stores for `AcqRel`, and lets one `fence(SeqCst)` order *everything* before it
 //!   before everything behind the next. The language promises less (a total order of fences, which decides what loads
 //!   behind them may still miss). So every model that shows a missing Release or Acquire is laid out so that no later
 //!   fence hides it, and is paired with a planted bug that proves so.
+//! - loom 0.7 by itself skips orders that matter here, and so "proves" too much; `watched.rs` says which and mends it.
+//!   Each model also counts outcomes, and is no proof when one of those listed with it never came.
 //! - Steps that `src/pool/` and `src/access.rs` take around the real words are repeated in `world.rs`; `build.rs` holds
 //!   them against the source.
 //! - Not here: exclusive access to slots, which comes with `SlotPool`; and a race for the right to scrub a page ("Relaxed
@@ -66,23 +68,23 @@ macro_rules! models {
 const MODELS: &[Model] = models! {
     release::loom_release_races_read, None, ["read", "refused", "reissued at once", "quarantined"];
     release::loom_release_races_two_readers, Some(3), ["read", "refused", "reissued at once", "quarantined"];
-    release::loom_quarantine_is_collected_by_reader_and_reserve, None, ["reissued at once", "quarantined"];
-    release::loom_slot_is_reused_while_a_release_scans, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_quarantine_is_collected_by_reader_and_reserve, Some(4), ["reissued at once", "quarantined"];
+    release::loom_slot_is_reused_while_a_release_scans, Some(5), ["read", "refused", "reissued at once", "quarantined"];
     release::loom_guard_ends_on_another_thread, Some(3), ["reissued at once", "quarantined"];
-    release::loom_first_guard_of_a_thread_races_release, None, ["read", "refused", "reissued at once", "quarantined"];
-    release::loom_handle_outlives_two_lives, None, ["read", "refused", "third life"];
-    release::loom_guessed_handle_is_refused, None, ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_first_guard_of_a_thread_races_release, Some(5), ["read", "refused", "reissued at once", "quarantined"];
+    release::loom_handle_outlives_two_lives, Some(5), ["read", "refused", "third life"];
+    release::loom_guessed_handle_is_refused, Some(5), ["read", "refused", "reissued at once", "quarantined"];
     release::loom_release_races_reserve, None, ["taken", "not free yet"];
     release::loom_two_releases_of_one_page, None, ["here", "there"];
     extent::loom_append_races_read, None, ["before", "after"];
-    extent::loom_rewrite_races_read, None, ["before", "between", "after", "refused", "in place", "moved"];
+    extent::loom_rewrite_races_read, Some(5), ["before", "between", "after", "refused", "in place", "moved"];
     ticket::loom_write_ticket_races_read, None, ["before", "after", "refused", "opened", "busy"];
     ticket::loom_read_by_reservation_follows_ticket_end, None, ["read", "busy"];
     ticket::loom_release_races_last_ticket_end, None, ["reissued at once", "quarantined"];
-    ticket::loom_two_ticket_ends_race_release, Some(3), ["reissued at once", "quarantined"];
+    ticket::loom_two_ticket_ends_race_release, Some(5), ["reissued at once", "quarantined"];
     revoke::loom_revoke_races_borrow, None, ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_revoke_races_two_borrowers, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
-    revoke::loom_two_revocations_race_borrow, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
+    revoke::loom_two_revocations_race_borrow, Some(6), ["read", "refused", "by the revoker", "by a borrower"];
     blocks::loom_two_threads_claim_their_first_blocks, None, ["claimed"];
     blocks::loom_two_threads_claim_a_block_that_was_left, None, ["claimed"];
     blocks::loom_block_changes_hands_with_a_guard_in_it, None, ["one block", "two blocks"];

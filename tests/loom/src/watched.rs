@@ -42,7 +42,10 @@ macro_rules! watched {
             }
 
             pub(crate) fn load(&self, order: Ordering) -> $value {
-                self.order.step();
+                // Relaxed loads are those of a writer under the pool's lock, or come behind a load that stepped.
+                if order != Ordering::Relaxed {
+                    self.order.step();
+                }
                 self.word.load(order)
             }
 

@@ -54,7 +54,7 @@ pub(crate) fn generation(number: u64) -> Generation {
 
 /// What `owner` writes into a token in a life of the page: never zero, different for each.
 pub(crate) fn text(owner: OwnerId, generation: Generation, token: u32) -> u64 {
-    owner.get() << 32 | generation.get() << 8 | u64::from(token) + 1
+    owner.get() << 32 | generation.get() << 8 | (u64::from(token) + 1)
 }
 
 #[derive(Debug, Default)]
@@ -215,8 +215,7 @@ impl World {
             _ => state.announced = self.pages_announced(),
         }
         let freed = state.free.split_off(first_freed).into_iter().map(|page| (page, 0));
-        let (caught, go): (Vec<_>, Vec<_>) =
-            freed.chain(batch).partition(|(page, _)| state.announced.contains(page));
+        let (caught, go): (Vec<_>, Vec<_>) = freed.chain(batch).partition(|(page, _)| state.announced.contains(page));
         for (page, _) in caught {
             let meta = self.meta(page);
             meta.publish(StampWord::new(meta.word().generation(), PageState::Quarantined));
@@ -287,8 +286,7 @@ impl World {
         if state.quarantined.is_empty() {
             return;
         }
-        let announced =
-            if self.plant == Plant::CollectIgnoresReaders { Vec::new() } else { self.pages_announced() };
+        let announced = if self.plant == Plant::CollectIgnoresReaders { Vec::new() } else { self.pages_announced() };
         let dirty = &mut state.dirty;
         state.quarantined.retain(|page| {
             let meta = self.meta(*page);
@@ -387,8 +385,7 @@ impl World {
         if self.plant != Plant::WritingAfterScan {
             hide();
         }
-        state.announced =
-            if self.plant == Plant::TicketIgnoresReaders { Vec::new() } else { self.pages_announced() };
+        state.announced = if self.plant == Plant::TicketIgnoresReaders { Vec::new() } else { self.pages_announced() };
         if self.plant == Plant::WritingAfterScan {
             hide();
         }

@@ -2,9 +2,9 @@
 
 use loom::thread;
 
+use crate::hazard::Block;
 use crate::id::Generation;
 use crate::saw;
-use crate::hazard::Block;
 use crate::world::{Plant, World, generation, owner, text};
 
 const FIRST: Generation = Generation::FIRST;
