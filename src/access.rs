@@ -155,12 +155,27 @@ impl<M: PageMemory> PagePool<M> {
         self.end_ticket(id)
     }
 
-    /// The memory itself.
+    /// The memory itself, for a kernel of the engine that writes pages by their addresses. From now on all of every page
+    /// counts as written to when it is cleaned, whatever its extent says; `stats` shows that addresses were given out.
     ///
     /// # Safety
     ///
-    /// 1. The caller calls neither `clean`, `decommit`, `commit` nor `write` on pages of this pool, and reads no byte that
-    ///    somebody may be writing.
+    /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
+    ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
+    ///    reclaimed.
+    /// 2. It calls neither `clean`, `decommit` nor `commit`.
+    #[must_use]
+    pub unsafe fn expose(&self) -> &M {
+        self.inner.exposed.store(true, Ordering::Relaxed);
+        &self.inner.memory
+    }
+
+    /// The memory itself, to look at: what is there is checked for neither owner nor generation.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller writes nothing, calls neither `clean`, `decommit` nor `commit`, and reads no byte that somebody may be
+    ///    writing.
     /// 2. What it reads there it gives to nobody: neither owner nor generation is checked.
     #[must_use]
     pub unsafe fn memory(&self) -> &M {

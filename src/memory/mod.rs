@@ -86,8 +86,9 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// [`MemoryError::NoBytes`].
     const HAS_BYTES: bool;
 
-    /// True where pages hold somebody's bytes before this library touched them: a pool then cleans every
-    /// page before its first issue.
+    /// True where somebody outside has the addresses of pages: they hold that party's bytes before this library
+    /// touched them, and may be written beside it. A pool then cleans every page before its first issue, and all of
+    /// it after each.
     const STARTS_DIRTY: bool;
 
     /// Tells how pages are laid out.
