@@ -112,7 +112,8 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         &[
             "self.state.lock()",
             "hazard::pages_announced(",
-            "self.meta(page).word().holds() == 0 && !state.announced.contains(&page)",
+            "self.meta(page).word().holds()",
+            "state.announced.contains(&page)",
             "meta.issue(owner);",
             "self.copy_prefix(page, fresh, from)",
             "core.pages.set(ordinal, fresh);",
