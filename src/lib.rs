@@ -98,8 +98,10 @@ mod access;
 mod admission;
 mod config;
 pub mod error;
+mod filling;
 pub mod geometry;
 mod handle;
+pub mod handoff;
 mod hazard;
 mod header;
 mod id;
@@ -122,7 +124,11 @@ pub use error::{
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
-pub use id::{Generation, OwnerId, PoolId};
+pub use handoff::{
+    Checksum, Digest, Digester, Inbound, InboundError, LandError, Landed, Landing, NotAccepted, Offer, OpenError,
+    Outbound, OutboundError, PageDigester, Receipt, Refusal, SealError, Side, UnfitPool,
+};
+pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
 pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,

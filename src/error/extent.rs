@@ -7,7 +7,7 @@ use crate::memory::MemoryError;
 use crate::stamp::PageState;
 
 /// Why bytes were not written. No token counts as written that did not before.
-#[derive(Debug, Error)]
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WriteError {
     /// Past the reservation.

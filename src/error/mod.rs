@@ -19,7 +19,9 @@
 //! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see `stats` for its age |
 //! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
-//! | `HandoffError` (any) | new handoff | 502 | the sender's receipt did not fit what was reserved |
+//! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the seed incident's first sign |
+//! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
 mod extent;
@@ -28,6 +30,7 @@ mod pool;
 use thiserror::Error;
 
 use crate::geometry::GeometryError;
+use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError};
 use crate::memory::MemoryError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
@@ -125,4 +128,22 @@ pub enum Error {
     /// Of an audit.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// Of an inbound that was not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Of bytes that did not land.
+    #[error(transparent)]
+    Land(#[from] LandError),
+    /// Of what arrived in a handoff.
+    #[error(transparent)]
+    Inbound(#[from] InboundError),
+    /// Of a handoff that was not accepted.
+    #[error(transparent)]
+    NotAccepted(#[from] NotAccepted),
+    /// Of an outbound that was not sealed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// Of an offer, or of sending.
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
 }
