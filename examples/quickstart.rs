@@ -52,5 +52,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let _third = pool.admit(&proof, request)?;
 
     pool.audit()?;
-    Ok(println!("audit: ok"))
+    println!("audit: ok");
+    Ok(())
 }

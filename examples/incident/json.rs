@@ -1,8 +1,8 @@
-//! Just enough JSON to print one flat object.
+//! Just enough JSON to print one object.
 
 use std::fmt::Write;
 
-/// A flat JSON object under construction.
+/// A JSON object under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Object {
     fields: Vec<String>,
@@ -24,6 +24,19 @@ impl Object {
     /// Adds true or false.
     pub(crate) fn flag(mut self, name: &str, value: bool) -> Self {
         self.fields.push(format!("{}:{value}", quote(name)));
+        self
+    }
+
+    /// Adds an object.
+    pub(crate) fn object(mut self, name: &str, value: &Self) -> Self {
+        self.fields.push(format!("{}:{}", quote(name), value.line()));
+        self
+    }
+
+    /// Adds a list of objects.
+    pub(crate) fn objects(mut self, name: &str, values: impl Iterator<Item = Self>) -> Self {
+        let values: Vec<String> = values.map(|value| value.line()).collect();
+        self.fields.push(format!("{}:[{}]", quote(name), values.join(",")));
         self
     }
 
@@ -53,4 +66,7 @@ fn quote(text: &str) -> String {
 fn object_is_one_escaped_line() {
     let object = Object::default().text("a\"", "x\n\\").number("n", 7).flag("f", true);
     assert_eq!(object.line(), r#"{"a\"":"x\u000a\\","n":7,"f":true}"#);
+    let one = |n| Object::default().number("n", n);
+    let nested = Object::default().object("o", &one(1)).objects("l", (2..4).map(one));
+    assert_eq!(nested.line(), r#"{"o":{"n":1},"l":[{"n":2},{"n":3}]}"#);
 }

@@ -3,11 +3,12 @@
 //! `cargo run --release --example incident`; `--help` shows the options.
 //!
 //! The model half: [`fetch`] finds the file, [`gguf`] reads it, [`tokenizer`] and [`llama`] run it over any
-//! [`kv_cache::KvCache`]. The runs: [`unchecked`] is what engines do.
+//! [`kv_cache::KvCache`]. The runs: [`unchecked`] is what engines do, [`checked`] the same through pagestamp.
 
 mod arguments;
 mod attention;
 mod block;
+mod checked;
 mod contiguous;
 mod fetch;
 mod gguf;
@@ -25,11 +26,13 @@ mod progress;
 mod prompts;
 #[cfg(test)]
 mod random;
+mod receipt;
 mod shape;
 mod tenant_a;
 mod tokenizer;
 mod unchecked;
 mod words;
+mod zero;
 
 use std::env;
 use std::error::Error;
@@ -37,6 +40,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use arguments::{Arguments, Output};
+use checked::{Checked, Layer};
 use gguf::Gguf;
 use json::Object;
 use llama::Llama;
@@ -72,33 +76,27 @@ fn run(file: Option<&Path>, secret: &str, output: Output) -> Result<(), Box<dyn 
     }
     let (model, tokenizer) = load(file)?;
     let tokens = prompts::tenant_a(secret, &tokenizer)?;
-    check_identical(&model, &tokenizer)?;
     let tenant_a = TenantA::prefill(&model, tokens);
     println!("tenant A: {} tokens with the secret {secret:?}", tenant_a.tokens.len());
-    let leak = run_unchecked(&model, &tokenizer, &tenant_a)?;
+    let placeholder = tokenizer.special(prompts::PLACEHOLDER).ok_or("the model has no placeholder token")?;
+    let leak = unchecked::run(&model, &tokenizer, &tenant_a, placeholder)?;
     let leaked = leak.answer.contains(secret);
     report_unchecked(&leak, leaked);
+    let checked = checked::run(&model, &tokenizer, &tenant_a, secret, placeholder)?;
+    report_checked(&checked);
     if output == Output::Json {
-        println!("{}", json(secret, &tenant_a, &leak, leaked).line());
+        println!("{}", json(secret, &leak, leaked, &checked).line());
     }
     // The leak is the incident: without it there is nothing to check against.
-    if leaked { Ok(()) } else { Err(NotLeaked.into()) }
+    if !leaked {
+        return Err(NotLeaked.into());
+    }
+    checked.verdict()
 }
 
 fn load(file: Option<&Path>) -> Result<(Llama, Tokenizer), Box<dyn Error>> {
     let file = Gguf::parse(fetch::model(file)?)?;
     Ok((Llama::read(&file)?, Tokenizer::read(&file)?))
-}
-
-fn check_identical(model: &Llama, tokenizer: &Tokenizer) -> Result<(), Box<dyn Error>> {
-    let logits = identical::check(model, &tokenizer.encode(prompts::PUBLIC))?;
-    println!("one buffer and scattered pages: {logits} logits, bit-identical");
-    Ok(())
-}
-
-fn run_unchecked(model: &Llama, tokenizer: &Tokenizer, tenant_a: &TenantA) -> Result<Unchecked, Box<dyn Error>> {
-    let placeholder = tokenizer.special(prompts::PLACEHOLDER).ok_or("the model has no placeholder token")?;
-    Ok(unchecked::run(model, tokenizer, tenant_a, placeholder)?)
 }
 
 fn report_unchecked(leak: &Unchecked, leaked: bool) {
@@ -110,12 +108,31 @@ fn report_unchecked(leak: &Unchecked, leaked: bool) {
     println!("  {}", if leaked { "A's secret LEAKED to B" } else { "A's secret is not in it" });
 }
 
-fn json(secret: &str, tenant_a: &TenantA, leak: &Unchecked, leaked: bool) -> Object {
+fn report_checked(checked: &Checked) {
+    for layer in &checked.layers {
+        let verdict = if layer.refused { "refused" } else { "NOT REFUSED" };
+        println!("pagestamp: {:<8}{verdict}: {}", layer.name, layer.error);
+    }
+    let same = if checked.honest.bit_identical { "bit-identical" } else { "DIFFERENT" };
+    println!("pagestamp: honest  {} logits of both tenants, {same} to one buffer", checked.honest.logits);
+    println!("pagestamp: audit   {}", checked.audit);
+}
+
+fn json(secret: &str, leak: &Unchecked, leaked: bool, checked: &Checked) -> Object {
+    let unchecked = Object::default()
+        .flag("leaked", leaked)
+        .text("text", &leak.answer)
+        .number("table_pages", leak.table_pages)
+        .number("foreign_pages", leak.foreign_pages);
+    let layer = |layer: &Layer| {
+        Object::default().text("name", layer.name).flag("refused", layer.refused).text("error", &layer.error)
+    };
+    let honest =
+        Object::default().flag("bit_identical", checked.honest.bit_identical).number("logits", checked.honest.logits);
     Object::default()
         .text("secret", secret)
-        .number("tenant_a_tokens", tenant_a.tokens.len())
-        .number("unchecked_pages", leak.table_pages)
-        .number("unchecked_foreign_pages", leak.foreign_pages)
-        .text("unchecked_answer", &leak.answer)
-        .flag("unchecked_leaked", leaked)
+        .object("unchecked", &unchecked)
+        .objects("layers", checked.layers.iter().map(layer))
+        .object("honest", &honest)
+        .text("audit", &checked.audit)
 }
