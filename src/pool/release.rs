@@ -18,7 +18,7 @@ use crate::header::Revocation;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Heat, PageMemory};
-use crate::stamp::{PageState, StampWord};
+use crate::stamp::{Extent, PageState, StampWord};
 use crate::sync::Ordering;
 
 /// Bytes written after which a page counts as gone from the cache: half a usual L2.
@@ -95,6 +95,8 @@ impl<M: PageMemory> Inner<M> {
                 leaving.released.quarantined_pages += 1;
             } else if (!M::HAS_BYTES || extent.is_untouched()) && !crowded && !word.is_spent(last) {
                 meta.clear_owner();
+                // Without bytes nothing is cleaned, but what was written was written by this owner.
+                meta.set_extent(Extent::default());
                 meta.publish(word.with_state(PageState::Free));
                 state.free.push(page);
             } else {
@@ -205,7 +207,7 @@ impl<M: PageMemory> Inner<M> {
         let meta = self.meta(page);
         let word = meta.word();
         meta.clear_owner();
-        meta.set_extent(crate::stamp::Extent::default());
+        meta.set_extent(Extent::default());
         let crowded = self.metas.len() - state.parked.len() > state.target as usize;
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
@@ -297,6 +299,8 @@ impl<M: PageMemory> Inner<M> {
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
         let Leaving { batch, released } = leaving;
+        // A promise that ended may have been what kept free pages in circulation.
+        self.park_surplus(&mut state);
         if batch.is_empty() {
             state.keep_batch(batch);
         } else if self.config.clean_mode() == crate::config::CleanMode::Later {
