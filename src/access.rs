@@ -478,13 +478,12 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
                 return Err(WriteError::Pending { page });
             }
         }
-        for ordinal in ordinals.clone() {
-            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+        let rewritten = ordinals.clone().filter_map(|ordinal| {
+            let (page, _) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
-            if inner.meta(page).extent().high() > from {
-                inner.keep_readers_off(borrow.key, core, ordinal, from)?;
-            }
-        }
+            (inner.meta(page).extent().high() > from).then_some((ordinal, from))
+        });
+        inner.keep_readers_off(borrow.key, core, rewritten)?;
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
             let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;
@@ -634,6 +633,14 @@ impl<M: HostBytes> WriteBorrow<'_, M> {
         let first = u64::from(ordinal) * page_tokens;
         let page = self.borrow.core.pages.get(ordinal).filter(|_| first < end);
         let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
+        // Pages before those being written were not prepared. No ticket opens while the reservation is borrowed.
+        let word = inner.meta(page).word_for_reader();
+        if word.is_writing() {
+            return Err(ReadError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(ReadError::Pending { page });
+        }
         host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
     }
 }

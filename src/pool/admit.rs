@@ -96,6 +96,11 @@ impl<M: PageMemory> PagePool<M> {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
+        // Another try may have come first while the lock was free.
+        if request.claim.is_some_and(|token| state.claims.contains_key(&token.id)) {
+            state.totals.admitted -= 1;
+            return Err(AdmitError::Claim { request, source: super::ClaimError::InUse });
+        }
         let behind_fences = needed.saturating_sub(state.unpromised());
         let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
         inner.take(&mut state, key, &core, request.owner, now - behind_fences);
@@ -209,8 +214,8 @@ impl<M: PageMemory> Inner<M> {
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
             return Gathered::Some(state);
         }

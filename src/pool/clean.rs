@@ -15,6 +15,7 @@ use crate::config::CleanMode;
 use crate::error::ConfigError;
 use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
 use crate::pool::state::Fenced;
+use crate::stamp::PageState;
 use crate::sync::{AtomicBool, Ordering};
 
 /// Pages that a scrubber zeroes at a time.
@@ -168,7 +169,8 @@ impl<M: PageMemory> Inner<M> {
                 let meta = self.meta(page);
                 let word = meta.word();
                 // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
-                meta.publish(word.unheld().unwrap_or(word).with_pending(answer == FenceState::Failed));
+                let off_limits = answer == FenceState::Failed && word.state() == PageState::Live;
+                meta.publish(word.unheld().unwrap_or(word).with_pending(off_limits));
             }
             if answer == FenceState::Done {
                 // Release: a reader that sees nothing off limits is behind the fence that was looked at here.
@@ -191,8 +193,8 @@ impl<M: PageMemory> PagePool<M> {
     pub fn maintain(&self, pages: usize) -> Maintained {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
-        inner.collect_quarantine(&mut state);
         inner.poll_fences(&mut state);
+        inner.collect_quarantine(&mut state);
         let batch = inner.take_dirty(&mut state, pages);
         let begun_pages = batch.len() as u64;
         if batch.is_empty() {
@@ -224,8 +226,8 @@ impl<M: PageMemory> PagePool<M> {
         let work = move || {
             while !stopped.load(Ordering::Acquire) {
                 let mut state = inner.state.lock();
-                inner.collect_quarantine(&mut state);
                 inner.poll_fences(&mut state);
+                inner.collect_quarantine(&mut state);
                 let batch = inner.take_dirty(&mut state, SCRUB_PAGES);
                 if batch.is_empty() {
                     state.keep_batch(batch);

@@ -36,7 +36,8 @@ pub struct EraseReceipt {
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
-    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device.
+    /// Pages of the list that are not zero: their zeroing waits for a guard, a borrow, a ticket or a device, or it failed
+    /// and the page is retired.
     pub in_flight: Vec<u32>,
 }
 
@@ -217,8 +218,8 @@ impl<M: PageMemory> Inner<M> {
     /// Zeroes what is dirty among these pages, now.
     fn clean_now(&self, pages: &[(u32, Generation)]) {
         let mut state = self.state.lock();
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         // Pages of one owner are what is wanted; they are moved to the front, and as many are cleaned.
         let wanted: std::collections::HashSet<u32> = pages.iter().map(|(page, _)| *page).collect();
         let (mine, others): (Vec<u32>, Vec<u32>) = state.dirty.drain(..).partition(|page| wanted.contains(page));

@@ -93,6 +93,7 @@ impl<M: PageMemory> Inner<M> {
                 leaving.released.quarantined_pages += 1;
             } else if self.is_clean(extent) && !crowded && !word.is_spent(last) {
                 meta.clear_owner();
+                // Without bytes nothing is cleaned, but what was written was written by this owner.
                 meta.set_extent(Extent::default());
                 meta.publish(word.with_state(PageState::Free));
                 state.free.push(page);
@@ -315,6 +316,8 @@ impl<M: PageMemory> Inner<M> {
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
         let Leaving { batch, released } = leaving;
+        // A promise that ended may have been what kept free pages in circulation.
+        self.park_surplus(&mut state);
         if batch.is_empty() {
             state.keep_batch(batch);
         } else if self.config.clean_mode() == crate::config::CleanMode::Later {
