@@ -97,6 +97,7 @@ impl<M: PageMemory> PagePool<M> {
 /// Why there is no room, before the request is put back into the error.
 pub(super) enum Refusal {
     PastMax { asked_tokens: u64 },
+    Claim(super::ClaimError),
     Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64 },
     Rejected(RejectReason),
     ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
@@ -112,6 +113,7 @@ impl Refusal {
                 let max_tokens = request.max_tokens;
                 AdmitError::PastMax { request, asked_tokens, max_tokens }
             }
+            Self::Claim(source) => AdmitError::Claim { request, source },
             Self::Full { needed_pages, free_pages, pending_pages, promised_pages } => {
                 AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages }
             }
@@ -138,6 +140,11 @@ impl<M: PageMemory> Inner<M> {
         }
         let now = self.memory.geometry().pages_for_tokens(tokens);
         let (mut state, needed) = self.room_for(proof, request, now)?;
+        // Another try may have come first while the lock was free.
+        if request.claim.is_some_and(|token| state.claims.contains_key(&token.id)) {
+            state.totals.admitted -= 1;
+            return Err(Refusal::Claim(super::ClaimError::InUse));
+        }
         let behind_fences = needed.saturating_sub(state.unpromised());
         let (key, core) = state.open_record(request.owner, Status::Reserved, needed - now);
         self.issue_free(&mut state, &core, request.owner, now - behind_fences);
@@ -237,8 +244,8 @@ impl<M: PageMemory> Inner<M> {
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
             return Gathered::Some(state);
         }

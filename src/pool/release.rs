@@ -18,7 +18,7 @@ use crate::header::Revocation;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Heat, PageMemory};
-use crate::stamp::{PageState, StampWord};
+use crate::stamp::{Extent, PageState, StampWord};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes written after which a page counts as gone from the cache: half a usual L2.
@@ -53,14 +53,12 @@ impl<M: PageMemory> Inner<M> {
             drop_revoked(&mut state, key);
             return Released { was_revoked: true, ..Released::default() };
         }
-        let borrowed = core.header.borrows() > 0;
+        // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
+        let borrowed = core.header.borrows() > 0 && core.header.revoke() == Revocation::LastBorrower;
         let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
         if borrowed {
             self.forget_promise(&mut state, key);
-            // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
-            if core.header.revoke() == Revocation::LastBorrower {
-                set_status(&mut state, key, Status::Zombie);
-            }
+            set_status(&mut state, key, Status::Zombie);
         } else {
             state.close_record(key, core);
         }
@@ -101,7 +99,7 @@ impl<M: PageMemory> Inner<M> {
     /// in a loop of its own with nothing else in it: it takes half the time of [`let_go_of_page`](Self::let_go_of_page).
     #[inline]
     fn free_at_once(&self, state: &mut State, run: &[AtomicU32]) -> usize {
-        if self.is_crowded(state) {
+        if self.is_crowded(state) || M::HAS_BYTES && self.outsiders_write() {
             return 0;
         }
         let (metas, last) = (&*self.metas, self.config.last_generation());
@@ -118,8 +116,8 @@ impl<M: PageMemory> Inner<M> {
     fn let_go_of_page(&self, state: &mut State, borrowed: bool, page: u32, leaving: &mut Leaving) {
         let meta = self.meta(page);
         let (word, extent) = (meta.word(), meta.extent());
-        let is_clean = !borrowed && (!M::HAS_BYTES || extent.is_untouched()) && !self.is_crowded(state);
-        if let Some(word) = word.freed(self.config.last_generation()).filter(|_| is_clean) {
+        let may_be_free = !borrowed && self.is_clean(extent) && !self.is_crowded(state);
+        if let Some(word) = word.freed(self.config.last_generation()).filter(|_| may_be_free) {
             meta.free(word);
             state.free.push(page);
         } else if borrowed || word.holds() > 0 {
@@ -128,16 +126,16 @@ impl<M: PageMemory> Inner<M> {
             leaving.released.quarantined_pages += 1;
         } else {
             meta.publish(word.released().with_state(PageState::Cleaning));
-            let heat = if self.tick().wrapping_sub(meta.heat()) < HOT_TICKS { Heat::Hot } else { Heat::Cold };
             if leaving.batch.is_empty() {
                 leaving.batch = state.batches.pop().unwrap_or_default();
             }
-            leaving.batch.push(CleanPage { page, tokens: extent.dirty_tokens(self.page_tokens()), heat });
+            leaving.batch.push(self.clean_page(page, self.tick()));
         }
     }
 
     /// Says whether more pages are in circulation than should be.
-    fn is_crowded(&self, state: &State) -> bool {
+    #[inline]
+    pub(super) fn is_crowded(&self, state: &State) -> bool {
         self.metas.len() - state.parked.len() > state.target as usize
     }
 
@@ -153,6 +151,26 @@ impl<M: PageMemory> Inner<M> {
         self.note_quarantine(state);
         state.in_hand += leaving.batch.len() as u64;
         leaving
+    }
+
+    /// Says whether nobody can have written a page with this extent.
+    fn is_clean(&self, extent: Extent) -> bool {
+        !M::HAS_BYTES || (extent.is_untouched() && !self.outsiders_write())
+    }
+
+    /// Whether somebody has raw addresses of pages: then all of a page is suspect, whatever its extent says.
+    fn outsiders_write(&self) -> bool {
+        // Relaxed: set before the addresses are given out, by the same caller.
+        M::STARTS_DIRTY || self.exposed.load(Ordering::Relaxed)
+    }
+
+    /// What the memory has to zero of a page, and how it does that fastest.
+    pub(crate) fn clean_page(&self, page: u32, tick: u32) -> CleanPage {
+        let meta = self.meta(page);
+        let page_tokens = self.page_tokens();
+        let tokens = if self.outsiders_write() { page_tokens } else { meta.extent().dirty_tokens(page_tokens) };
+        let heat = if tick.wrapping_sub(meta.heat()) < HOT_TICKS { Heat::Hot } else { Heat::Cold };
+        CleanPage { page, tokens, heat }
     }
 
     /// Moves pages that a reader announced out of what was just freed or sent to cleaning.
@@ -251,7 +269,7 @@ impl<M: PageMemory> Inner<M> {
         let meta = self.meta(page);
         let word = meta.word();
         meta.clear_owner();
-        meta.set_extent(crate::stamp::Extent::default());
+        meta.set_extent(Extent::default());
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
             state.retired += 1;
@@ -341,7 +359,9 @@ impl<M: PageMemory> Inner<M> {
 
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     #[inline]
-    pub(crate) fn finish_leaving(&self, state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
+    pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
+        // A promise that ended may have been what kept free pages in circulation.
+        self.park_surplus(&mut state);
         if !leaving.batch.is_empty() {
             self.clean_leaving(state, leaving.batch);
         }

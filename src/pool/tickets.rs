@@ -197,47 +197,60 @@ impl<M: PageMemory> Inner<M> {
         meta.publish(meta.word().with_writing(on));
     }
 
-    /// Makes sure that no reader sees the tokens of a page from `from` on, which are about to be rewritten: the extent was
-    /// lowered before, so a reader that is not announced now will see that. A page that is read moves to a fresh one.
+    /// Makes sure that no reader sees what is about to be rewritten: of each page in `rewritten` (ordinal, first token of the
+    /// page) the tokens from there on. The extents were lowered before, so a reader that is not announced now will see that.
+    /// Pages that are read move to fresh ones, all of them or none.
     pub(crate) fn keep_readers_off(
         &self,
         key: RecordKey,
         core: &Core,
-        ordinal: u32,
-        from: u32,
+        rewritten: impl Iterator<Item = (u32, u32)>,
     ) -> Result<(), WriteError> {
-        let Some(page) = core.pages.get(ordinal) else { return Ok(()) };
-        let mut state = self.state.lock();
-        if core.header.is_revoked() {
-            return Err(WriteError::Revoked);
-        }
-        hazard::pages_announced(self.identity.pool, &mut state.announced);
-        if self.meta(page).word().holds() == 0 && !state.announced.contains(&page) {
+        let mut rewritten = rewritten.peekable();
+        if rewritten.peek().is_none() {
             return Ok(());
         }
-        if state.unpromised() == 0 {
-            return Err(WriteError::NoFreshPage { page });
-        }
+        let mut state = self.state.lock();
         let owner = state.records.get(key).map(|record| record.owner);
-        let (Some(owner), Some(fresh)) = (owner, state.free.pop()) else {
-            return Err(WriteError::NoFreshPage { page });
+        let Some(owner) = owner.filter(|_| !core.header.is_revoked()) else {
+            return Err(WriteError::Revoked);
         };
-        let meta = self.meta(fresh);
-        meta.issue(owner);
-        state.live += 1;
-        state.totals.pages_issued += 1;
-        state.totals.pages_moved += 1;
-        meta.set_extent(meta.extent().with_high(from));
-        if let Err(error) = self.copy_prefix(page, fresh, from) {
-            let leaving = self.let_go(&mut state, [fresh].into_iter());
-            self.finish_leaving(state, leaving);
-            return Err(error.into());
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        let read = |(ordinal, from)| {
+            let page = core.pages.get(ordinal)?;
+            let is_read = self.meta(page).word().holds() > 0 || state.announced.contains(&page);
+            is_read.then_some((ordinal, page, from))
+        };
+        let moving: Vec<(u32, u32, u32)> = rewritten.filter_map(read).collect();
+        let fresh_pages = usize::try_from(state.unpromised()).unwrap_or(usize::MAX);
+        if let Some((_, page, _)) = moving.get(fresh_pages) {
+            return Err(WriteError::NoFreshPage { page: *page });
         }
-        meta.set_extent(meta.extent().with_written(from));
-        core.pages.set(ordinal, fresh);
-        let leaving = self.let_go(&mut state, [page].into_iter());
+        let kept_free = state.free.len() - moving.len();
+        let mut fresh_pages = state.free.split_off(kept_free);
+        let mut left = Vec::with_capacity(moving.len());
+        let mut copied = Ok(());
+        for (ordinal, page, from) in moving {
+            let Some(fresh) = fresh_pages.pop() else { return Err(WriteError::NoFreshPage { page }) };
+            let meta = self.meta(fresh);
+            meta.issue(owner);
+            state.live += 1;
+            state.totals.pages_issued += 1;
+            state.totals.pages_moved += 1;
+            meta.set_extent(meta.extent().with_high(from));
+            copied = self.copy_prefix(page, fresh, from);
+            if copied.is_err() {
+                left.push(fresh);
+                break;
+            }
+            meta.set_extent(meta.extent().with_written(from));
+            core.pages.set(ordinal, fresh);
+            left.push(page);
+        }
+        state.free.append(&mut fresh_pages);
+        let leaving = self.let_go(&mut state, left.into_iter());
         self.finish_leaving(state, leaving);
-        Ok(())
+        Ok(copied?)
     }
 
     /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.
@@ -252,6 +265,7 @@ impl<M: PageMemory> Inner<M> {
         let borrowed = core.header.borrows() > 0;
         if borrowed {
             // Only a forgotten guard can borrow here; which pages it looks at is not known, so all stay.
+            self.park_surplus(&mut state);
             return Some(super::Released::default());
         }
         let leaving = self.let_go_of_list(&mut state, core, keep, false);
@@ -289,6 +303,7 @@ impl<M: PageMemory> Inner<M> {
         if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
             state.close_record(lease.key(), core);
         }
+        self.park_surplus(&mut state);
         Ok(handles)
     }
 }
