@@ -24,7 +24,7 @@ use crate::header::NoBorrow;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, HostBytes, MemoryError, PageMemory, Span};
-use crate::pool::{Inner, PagePool, RecordKey};
+use crate::pool::{Inner, PagePool};
 use crate::stamp::{PageMeta, StampWord};
 use crate::sync::Ordering;
 use crate::ticket::TicketId;
@@ -376,14 +376,13 @@ fn pieces<M: PageMemory>(memory: &M, plane: usize, page: u32, tokens: Range<u32>
 pub(crate) struct Borrow<'a, M: PageMemory> {
     inner: &'a Inner<M>,
     core: &'a Core,
-    key: RecordKey,
 }
 
 impl<'a, M: PageMemory> Borrow<'a, M> {
     #[inline]
-    pub(crate) fn new(inner: &'a Inner<M>, core: &'a Core, key: RecordKey) -> Result<Self, NoBorrow> {
+    pub(crate) fn new(inner: &'a Inner<M>, core: &'a Core) -> Result<Self, NoBorrow> {
         core.header.borrow()?;
-        Ok(Self { inner, core, key })
+        Ok(Self { inner, core })
     }
 }
 
@@ -391,7 +390,7 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if self.core.header.end_borrow() {
-            self.inner.last_borrow_ended(self.key, self.core);
+            self.inner.last_borrow_ended(self.core);
         }
     }
 }
@@ -507,7 +506,7 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
             (inner.meta(page).extent().high() > from).then_some((ordinal, from))
         });
-        inner.keep_readers_off(borrow.key, core, rewritten)?;
+        inner.keep_readers_off(core, rewritten)?;
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
             let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;

@@ -9,6 +9,7 @@
 use std::sync::OnceLock;
 
 use crate::header::Header;
+use crate::pool::RecordKey;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Pages in the first chunk; each later chunk is as large as all before it.
@@ -142,6 +143,8 @@ impl PageList {
 /// The part of a reservation that outlives its value.
 #[derive(Debug)]
 pub(crate) struct Core {
+    /// The pool's record of it.
+    pub(crate) key: RecordKey,
     pub(crate) header: Header,
     pub(crate) pages: PageList,
     /// Open write tickets on pages of this reservation, and lanes that wait for some of them to be clean. Reads look at
@@ -150,8 +153,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new() -> Self {
-        Self { header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
+    pub(crate) fn new(key: RecordKey) -> Self {
+        Self { key, header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
     }
 }
 

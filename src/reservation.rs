@@ -24,23 +24,23 @@ use crate::ticket::{Access, HolderId, TicketId};
 /// What an admission or a reservation holds of the pool; ends when dropped.
 pub(crate) struct Lease<M: PageMemory> {
     pool: PagePool<M>,
-    key: RecordKey,
     owner: OwnerId,
     /// `None` once it ended.
     core: Option<Arc<Core>>,
 }
 
 impl<M: PageMemory> Lease<M> {
-    pub(crate) fn new(pool: PagePool<M>, key: RecordKey, owner: OwnerId, core: Arc<Core>) -> Self {
-        Self { pool, key, owner, core: Some(core) }
+    #[inline]
+    pub(crate) fn new(pool: PagePool<M>, owner: OwnerId, core: Arc<Core>) -> Self {
+        Self { pool, owner, core: Some(core) }
     }
 
     pub(crate) const fn owner(&self) -> OwnerId {
         self.owner
     }
 
-    pub(crate) const fn key(&self) -> RecordKey {
-        self.key
+    pub(crate) fn key(&self) -> RecordKey {
+        self.core().key
     }
 
     pub(crate) const fn pool(&self) -> &PagePool<M> {
@@ -66,7 +66,7 @@ impl<M: PageMemory> Lease<M> {
     #[inline]
     fn end(&mut self) -> Released {
         match self.core.take() {
-            Some(core) => self.pool.inner.end_lease(self.key, core),
+            Some(core) => self.pool.inner.end_lease(core),
             None => Released::default(),
         }
     }
@@ -223,7 +223,7 @@ impl<M: PageMemory> Reservation<M> {
 
     #[inline]
     fn borrow(&self) -> Result<Borrow<'_, M>, crate::header::NoBorrow> {
-        Borrow::new(&self.lease.pool().inner, self.lease.core(), self.lease.key())
+        Borrow::new(&self.lease.pool().inner, self.lease.core())
     }
 
     /// Makes room for `to_tokens` tokens in all. Up to [`max_tokens`](Self::max_tokens) it cannot fail.
@@ -296,7 +296,7 @@ impl<M: PageMemory> Reservation<M> {
     pub fn writer(&mut self, tokens: u64) -> Result<PlaneWriter<'_, M>, WriteError> {
         let range = self.writable(tokens)?;
         let planes = self.pool().geometry().planes().len();
-        let borrow = Borrow::new(&self.lease.pool().inner, self.lease.core(), self.lease.key())?;
+        let borrow = Borrow::new(&self.lease.pool().inner, self.lease.core())?;
         let right = WriteBorrow::prepare(borrow, range)?;
         Ok(PlaneWriter { right, written: &mut self.extents.written, stored: vec![false; planes], missing: planes })
     }
@@ -609,9 +609,9 @@ impl<M: PageMemory> Drop for Reservation<M> {
     #[inline]
     fn drop(&mut self) {
         if let Some(token) = self.claim.take() {
-            let (key, extents) = (self.lease.key(), self.extents);
+            let extents = self.extents;
             if let Some(core) = self.lease.take_core() {
-                self.lease.pool().inner.keep_claim(token, key, core, extents);
+                self.lease.pool().inner.keep_claim(token, core, extents);
             }
         }
     }

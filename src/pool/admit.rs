@@ -62,9 +62,9 @@ impl<M: PageMemory> PagePool<M> {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
-        let (key, core) = state.open_record(request.owner, Status::Admitted, needed);
+        let core = state.open_record(request.owner, Status::Admitted, needed);
         drop(state);
-        Ok(Admitted { lease: Lease::new(self.clone(), key, request.owner, core), max_tokens: request.max_tokens })
+        Ok(Admitted { lease: Lease::new(self.clone(), request.owner, core), max_tokens: request.max_tokens })
     }
 
     /// Admits a request and reserves its first `tokens` tokens, in one step under one lock.
@@ -83,10 +83,10 @@ impl<M: PageMemory> PagePool<M> {
         if request.claim.is_some() {
             return self.reserve_claimed(proof, request, tokens);
         }
-        // Two words come back from there and the reservation is made here: its copies would cost as much as its lock.
+        // One word comes back from there and the reservation is made here: its copies would cost as much as its lock.
         match self.inner.reserve(proof, &request, tokens) {
-            Ok((key, core)) => {
-                let lease = Lease::new(self.clone(), key, request.owner, core);
+            Ok(core) => {
+                let lease = Lease::new(self.clone(), request.owner, core);
                 Ok(Reservation::new(lease, request.max_tokens, tokens))
             }
             Err(refusal) => Err(refusal.with(request)),
@@ -129,12 +129,7 @@ impl Refusal {
 
 impl<M: PageMemory> Inner<M> {
     /// Finds room for a request and takes its first pages.
-    pub(super) fn reserve(
-        &self,
-        proof: &CapacityProof,
-        request: &Request,
-        tokens: u64,
-    ) -> Result<(RecordKey, Arc<Core>), Refusal> {
+    pub(super) fn reserve(&self, proof: &CapacityProof, request: &Request, tokens: u64) -> Result<Arc<Core>, Refusal> {
         if tokens > request.max_tokens {
             return Err(Refusal::PastMax { asked_tokens: tokens });
         }
@@ -146,7 +141,7 @@ impl<M: PageMemory> Inner<M> {
             return Err(Refusal::Claim(super::ClaimError::InUse));
         }
         let behind_fences = needed.saturating_sub(state.unpromised());
-        let (key, core) = state.open_record(request.owner, Status::Reserved, needed - now);
+        let core = state.open_record(request.owner, Status::Reserved, needed - now);
         self.issue_free(&mut state, &core, request.owner, now - behind_fences);
         if behind_fences > 0 {
             self.issue_fenced(&mut state, &core, request.owner, behind_fences);
@@ -154,7 +149,7 @@ impl<M: PageMemory> Inner<M> {
         if let Some(token) = request.claim {
             state.note_claim(token, request, tokens);
         }
-        Ok((key, core))
+        Ok(core)
     }
 
     /// Finds room for a request, or says why there is none. On success the lock is still held. When the request names a

@@ -47,20 +47,20 @@ pub(crate) struct Leaving {
 
 impl<M: PageMemory> Inner<M> {
     /// Ends a reservation or an admission: its promise and its pages go back.
-    pub(crate) fn end_lease(&self, key: RecordKey, core: Arc<Core>) -> Released {
+    pub(crate) fn end_lease(&self, core: Arc<Core>) -> Released {
         let mut state = self.state.lock();
         if core.header.is_revoked() {
-            drop_revoked(&mut state, key);
+            drop_revoked(&mut state, core.key);
             return Released { was_revoked: true, ..Released::default() };
         }
         // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
         let borrowed = core.header.borrows() > 0 && core.header.revoke() == Revocation::LastBorrower;
         let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
         if borrowed {
-            self.forget_promise(&mut state, key);
-            set_status(&mut state, key, Status::Zombie);
+            self.forget_promise(&mut state, core.key);
+            set_status(&mut state, core.key, Status::Zombie);
         } else {
-            state.close_record(key, core);
+            state.close_record(core);
         }
         self.finish_leaving(state, leaving)
     }
@@ -81,7 +81,8 @@ impl<M: PageMemory> Inner<M> {
             rest.for_each(|page| self.let_go_of_page(state, borrowed, page, &mut leaving));
             leaving.released.pages += run.len() as u64;
         }
-        self.end_letting_go(state, first_freed, leaving)
+        self.end_letting_go(state, first_freed, &mut leaving);
+        leaving
     }
 
     /// Bumps, then looks at hazards, then sorts the pages into free, cleaning and quarantined.
@@ -92,7 +93,8 @@ impl<M: PageMemory> Inner<M> {
             self.let_go_of_page(state, false, page, &mut leaving);
             leaving.released.pages += 1;
         }
-        self.end_letting_go(state, first_freed, leaving)
+        self.end_letting_go(state, first_freed, &mut leaving);
+        leaving
     }
 
     /// Frees the pages at the front of a run that nothing holds and nobody wrote, and answers how many. The usual case,
@@ -141,16 +143,15 @@ impl<M: PageMemory> Inner<M> {
 
     /// Looks at the hazards, after every stamp was bumped.
     #[inline]
-    fn end_letting_go(&self, state: &mut State, first_freed: usize, mut leaving: Leaving) -> Leaving {
+    fn end_letting_go(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         state.live -= leaving.released.pages;
         state.totals.pages_released += leaving.released.pages;
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         if !state.announced.is_empty() {
-            self.quarantine_announced(state, first_freed, &mut leaving);
+            self.quarantine_announced(state, first_freed, leaving);
         }
         self.note_quarantine(state);
         state.in_hand += leaving.batch.len() as u64;
-        leaving
     }
 
     /// Says whether nobody can have written a page with this extent.
@@ -251,7 +252,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Called by the borrow that ended last on a revoked reservation: its pages may go on.
     #[cold]
-    pub(crate) fn last_borrow_ended(&self, key: RecordKey, core: &Core) {
+    pub(crate) fn last_borrow_ended(&self, core: &Core) {
         let mut state = self.state.lock();
         core.pages.for_each_from(0, |page| {
             let meta = self.meta(page);
@@ -260,7 +261,7 @@ impl<M: PageMemory> Inner<M> {
                 meta.publish(word.with_borrowed(false));
             }
         });
-        state.records.remove(key);
+        state.records.remove(core.key);
         self.collect_quarantine(&mut state);
     }
 

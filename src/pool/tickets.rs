@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Inner, PagePool, RecordKey, State, TicketKey};
+use super::{Inner, PagePool, State, TicketKey};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::hazard;
@@ -155,7 +155,7 @@ impl<M: PageMemory> Inner<M> {
             let meta = self.meta(*page);
             meta.set_extent(meta.extent().whole());
         }
-        let shared = state.records.get(lease.key()).map(|record| Arc::clone(&record.core));
+        let shared = state.records.get(core.key).map(|record| Arc::clone(&record.core));
         core.off_limits.fetch_add(1, Ordering::Release);
         Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, shared))
     }
@@ -202,7 +202,6 @@ impl<M: PageMemory> Inner<M> {
     /// Pages that are read move to fresh ones, all of them or none.
     pub(crate) fn keep_readers_off(
         &self,
-        key: RecordKey,
         core: &Core,
         rewritten: impl Iterator<Item = (u32, u32)>,
     ) -> Result<(), WriteError> {
@@ -211,7 +210,7 @@ impl<M: PageMemory> Inner<M> {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let owner = state.records.get(key).map(|record| record.owner);
+        let owner = state.records.get(core.key).map(|record| record.owner);
         let Some(owner) = owner.filter(|_| !core.header.is_revoked()) else {
             return Err(WriteError::Revoked);
         };
@@ -300,8 +299,8 @@ impl<M: PageMemory> Inner<M> {
         });
         state.detached += handles.len() as u64;
         core.pages.truncate(0);
-        if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
-            state.close_record(lease.key(), core);
+        if let Some(core) = state.records.get(core.key).map(|record| Arc::clone(&record.core)) {
+            state.close_record(core);
         }
         self.park_surplus(&mut state);
         Ok(handles)
