@@ -10,6 +10,7 @@ use crate::config::CleanMode;
 use crate::error::ConfigError;
 use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
 use crate::pool::state::Fenced;
+use crate::stamp::PageState;
 use crate::sync::Ordering;
 
 /// Pages that a scrubber zeroes at a time.
@@ -149,8 +150,10 @@ impl<M: PageMemory> Inner<M> {
             for page in pending.pages {
                 let meta = self.meta(page);
                 let word = meta.word();
-                // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
-                meta.publish(word.unheld().unwrap_or(word).with_pending(answer == FenceState::Failed));
+                // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it. Only the
+                // life that waits is kept off a page whose fence failed; the release before or after cleans it whole.
+                let keep_off = answer == FenceState::Failed && word.state() == PageState::Live;
+                meta.publish(word.unheld().unwrap_or(word).with_pending(keep_off));
             }
             if answer == FenceState::Done {
                 // Release: a reader that sees nothing off limits is behind the fence that was looked at here.

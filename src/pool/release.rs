@@ -86,7 +86,12 @@ impl<M: PageMemory> Inner<M> {
         let first_freed = state.free.len();
         pages(&mut |page| {
             let meta = self.meta(page);
-            let (word, extent) = (meta.word(), meta.extent());
+            let (word, mut extent) = (meta.word(), meta.extent());
+            if word.is_pending() {
+                // Its zeroing is not known to have ended, and may have failed: anything may be in the bytes.
+                extent = extent.whole();
+                meta.set_extent(extent);
+            }
             let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
             leaving.released.pages += 1;
             if borrowed || word.holds() > 0 {
