@@ -1,0 +1,8 @@
+//! Faults that people met in other pools, as tests: one module for each group of cases, one test or more for each case.
+//!
+//! The number of a case stands above its tests; `table.txt` lists all of them and `table.rs` fails on a gap.
+#![expect(unsafe_code, reason = "looks at bytes past all checks, and ends tickets as their holders would")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod stage;
+mod zeroing;
