@@ -4,5 +4,7 @@
 #![expect(unsafe_code, reason = "looks at bytes past all checks, and ends tickets as their holders would")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod admission;
+mod giving_back;
 mod stage;
 mod zeroing;
