@@ -463,12 +463,14 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
                 return Err(WriteError::Pending { page });
             }
         }
-        for ordinal in ordinals.clone() {
-            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+        let rewritten = |ordinal| {
+            let (page, _) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
-            if inner.meta(page).extent().high() > from {
-                inner.keep_readers_off(borrow.key, core, ordinal, from)?;
-            }
+            (inner.meta(page).extent().high() > from).then_some((ordinal, from))
+        };
+        let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
+        if !rewritten.is_empty() {
+            inner.keep_readers_off(borrow.key, core, &rewritten)?;
         }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
