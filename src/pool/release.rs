@@ -67,10 +67,13 @@ impl<M: PageMemory> Inner<M> {
         self.finish_leaving(state, leaving)
     }
 
-    /// Gives a record's promised pages back to everyone.
+    /// Gives a record's promised pages back to everyone, or parks them if the pool shrinks.
     pub(crate) fn forget_promise(&self, state: &mut State, key: RecordKey) {
         let promised = state.records.get_mut(key).map_or(0, |record| std::mem::take(&mut record.promised));
         state.promised -= promised;
+        if promised > 0 {
+            self.park_surplus(state);
+        }
     }
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
