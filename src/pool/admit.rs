@@ -213,8 +213,8 @@ impl<M: PageMemory> Inner<M> {
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
             return Gathered::Some(state);
         }

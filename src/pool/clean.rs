@@ -176,8 +176,8 @@ impl<M: PageMemory> PagePool<M> {
     pub fn maintain(&self, pages: usize) -> Maintained {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
-        inner.collect_quarantine(&mut state);
         inner.poll_fences(&mut state);
+        inner.collect_quarantine(&mut state);
         let batch = inner.take_dirty(&mut state, pages);
         let begun_pages = batch.len() as u64;
         if batch.is_empty() {
@@ -209,8 +209,8 @@ impl<M: PageMemory> PagePool<M> {
         let work = move || {
             while !stopped.load(crate::sync::Ordering::Acquire) {
                 let mut state = inner.state.lock();
-                inner.collect_quarantine(&mut state);
                 inner.poll_fences(&mut state);
+                inner.collect_quarantine(&mut state);
                 let batch = inner.take_dirty(&mut state, SCRUB_PAGES);
                 if batch.is_empty() {
                     state.keep_batch(batch);

@@ -36,7 +36,7 @@ pub struct EraseReceipt {
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
-    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device.
+    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device, or failed.
     pub in_flight: Vec<u32>,
 }
 
@@ -91,8 +91,13 @@ impl<M: PageMemory> PagePool<M> {
         inner.clean_now(&before);
         let state = inner.state.lock();
         let is_zero = |page: u32| {
-            let word = inner.meta(page).word();
-            matches!(word.state(), PageState::Free | PageState::Parked) || inner.meta(page).owner() != Some(owner)
+            let meta = inner.meta(page);
+            match meta.word().state() {
+                PageState::Free | PageState::Parked => true,
+                // Worn out pages retire clean; those that could not be zeroed keep their extent.
+                PageState::Retired => meta.extent().is_untouched(),
+                _ => meta.owner() != Some(owner),
+            }
         };
         let in_flight = before.iter().map(|(page, _)| *page).filter(|page| !is_zero(*page)).collect();
         let bytes_zeroed = state.totals.bytes_zeroed - zeroed_before;
@@ -198,8 +203,8 @@ impl<M: PageMemory> Inner<M> {
     /// Zeroes what is dirty among these pages, now.
     fn clean_now(&self, pages: &[(u32, Generation)]) {
         let mut state = self.state.lock();
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         // Pages of one owner are what is wanted; they are moved to the front, and as many are cleaned.
         let wanted: std::collections::HashSet<u32> = pages.iter().map(|(page, _)| *page).collect();
         let (mine, others): (Vec<u32>, Vec<u32>) = state.dirty.drain(..).partition(|page| wanted.contains(page));
