@@ -6,5 +6,7 @@
 
 mod admission;
 mod giving_back;
+mod handles;
+mod resizing;
 mod stage;
 mod zeroing;
