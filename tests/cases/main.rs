@@ -5,8 +5,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
+mod cancelling;
+mod counting;
 mod giving_back;
 mod handles;
 mod resizing;
 mod stage;
+mod table;
+mod threads;
 mod zeroing;
