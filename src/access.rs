@@ -478,12 +478,15 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
                 return Err(WriteError::Pending { page });
             }
         }
-        let rewritten = ordinals.clone().filter_map(|ordinal| {
+        let rewritten = |ordinal| {
             let (page, _) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
             (inner.meta(page).extent().high() > from).then_some((ordinal, from))
-        });
-        inner.keep_readers_off(borrow.key, core, rewritten)?;
+        };
+        let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
+        if !rewritten.is_empty() {
+            inner.keep_readers_off(borrow.key, core, &rewritten)?;
+        }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
             let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;

@@ -83,36 +83,37 @@ impl<M: PageMemory> PagePool<M> {
             let max_tokens = request.max_tokens;
             return Err(AdmitError::PastMax { request, asked_tokens: tokens, max_tokens });
         }
-        if let Some(token) = request.claim {
-            match self.claimed_before(token, &request, tokens) {
-                Ok(Some(again)) => return Ok(again),
-                Ok(None) => {}
-                Err(source) => return Err(AdmitError::Claim { request, source }),
-            }
-        }
         let inner = &*self.inner;
         let now = inner.memory.geometry().pages_for_tokens(tokens);
-        let (mut state, needed) = match inner.room_for(proof, &request, now) {
-            Ok(room) => room,
-            Err(refusal) => return Err(refusal.with(request)),
+        let (mut state, needed) = loop {
+            if let Some(token) = request.claim() {
+                match self.claimed_before(token, &request, tokens) {
+                    Ok(Some(again)) => return Ok(again),
+                    Ok(None) => {}
+                    Err(source) => return Err(AdmitError::Claim { request, source }),
+                }
+            }
+            let (state, needed) = match inner.room_for(proof, &request, now) {
+                Ok(room) => room,
+                Err(refusal) => return Err(refusal.with(request)),
+            };
+            // The lock was free in between: another thread may have been answered for the same claim.
+            if request.claim().is_none_or(|token| !state.claims.contains_key(&token.id)) {
+                break (state, needed);
+            }
         };
-        // Another try may have come first while the lock was free.
-        if request.claim.is_some_and(|token| state.claims.contains_key(&token.id)) {
-            state.totals.admitted -= 1;
-            return Err(AdmitError::Claim { request, source: super::ClaimError::InUse });
-        }
         let behind_fences = needed.saturating_sub(state.unpromised());
         let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
         inner.take(&mut state, key, &core, request.owner, now - behind_fences);
         if behind_fences > 0 {
             inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
-        if let Some(token) = request.claim {
+        if let Some(token) = request.claim() {
             state.note_claim(token, &request, tokens);
         }
         drop(state);
         let lease = Lease::new(self.clone(), key, request.owner, core);
-        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
     }
 }
 
@@ -159,7 +160,6 @@ impl<M: PageMemory> Inner<M> {
         loop {
             self.check_gate(&mut state, proof, request, needed_pages)?;
             if state.unpromised() >= needed_pages {
-                state.totals.admitted += 1;
                 return Ok((state, needed_pages));
             }
             state = match self.gather(state, needed_pages) {
@@ -168,7 +168,6 @@ impl<M: PageMemory> Inner<M> {
                     if let Some(lane) = request.lane {
                         let missing = needed_pages - state.unpromised();
                         if missing <= now && self.order_fences(&mut state, lane, missing) {
-                            state.totals.admitted += 1;
                             return Ok((state, needed_pages));
                         }
                     }
@@ -239,6 +238,7 @@ impl<M: PageMemory> Inner<M> {
             record.promised = pages;
         }
         state.promised += pages;
+        state.totals.admitted += 1;
         (key, core)
     }
 

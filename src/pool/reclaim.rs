@@ -132,21 +132,21 @@ impl<M: PageMemory> Inner<M> {
         let keys: Vec<RecordKey> =
             state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
         let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
-        let mut batches = Vec::new();
+        // One batch for all, so that a memory that panics finds none left behind in nobody's hand.
+        let mut all = Leaving::default();
         for key in keys {
             let leaving = self.revoke(&mut state, key);
             note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            all.batch.extend_from_slice(&leaving.batch);
+            state.keep_batch(leaving.batch);
         }
         if state.detached > 0 {
             let leaving = self.let_go_of_detached(&mut state, &whose);
             note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            all.batch.extend_from_slice(&leaving.batch);
+            state.keep_batch(leaving.batch);
         }
-        drop(state);
-        for leaving in batches {
-            self.finish_leaving(self.state.lock(), leaving);
-        }
+        self.finish_leaving(state, all);
         reclaimed
     }
 

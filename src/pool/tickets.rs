@@ -197,58 +197,51 @@ impl<M: PageMemory> Inner<M> {
         meta.publish(meta.word().with_writing(on));
     }
 
-    /// Makes sure that no reader sees what is about to be rewritten: of each page in `rewritten` (ordinal, first token of the
-    /// page) the tokens from there on. The extents were lowered before, so a reader that is not announced now will see that.
+    /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
+    /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
     /// Pages that are read move to fresh ones, all of them or none.
     pub(crate) fn keep_readers_off(
         &self,
         key: RecordKey,
         core: &Core,
-        rewritten: impl Iterator<Item = (u32, u32)>,
+        rewritten: &[(u32, u32)],
     ) -> Result<(), WriteError> {
-        let mut rewritten = rewritten.peekable();
-        if rewritten.peek().is_none() {
-            return Ok(());
-        }
         let mut state = self.state.lock();
-        let owner = state.records.get(key).map(|record| record.owner);
-        let Some(owner) = owner.filter(|_| !core.header.is_revoked()) else {
+        if core.header.is_revoked() {
             return Err(WriteError::Revoked);
-        };
-        hazard::pages_announced(self.identity.pool, &mut state.announced);
-        let read = |(ordinal, from)| {
-            let page = core.pages.get(ordinal)?;
-            let is_read = self.meta(page).word().holds() > 0 || state.announced.contains(&page);
-            is_read.then_some((ordinal, page, from))
-        };
-        let moving: Vec<(u32, u32, u32)> = rewritten.filter_map(read).collect();
-        let fresh_pages = usize::try_from(state.unpromised()).unwrap_or(usize::MAX);
-        if let Some((_, page, _)) = moving.get(fresh_pages) {
-            return Err(WriteError::NoFreshPage { page: *page });
         }
-        let kept_free = state.free.len() - moving.len();
-        let mut fresh_pages = state.free.split_off(kept_free);
-        let mut left = Vec::with_capacity(moving.len());
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
+        let page_of = |(ordinal, from)| core.pages.get(ordinal).filter(is_read).map(|page| (ordinal, from, page));
+        let moves: Vec<(u32, u32, u32)> = rewritten.iter().copied().filter_map(page_of).collect();
+        let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
+        let owner = state.records.get(key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
+        let first = state.free.len().saturating_sub(moves.len());
+        if state.unpromised() < moves.len() as u64 {
+            return Err(WriteError::NoFreshPage { page });
+        }
+        let fresh = state.free.split_off(first);
+        state.live += fresh.len() as u64;
+        state.totals.pages_issued += fresh.len() as u64;
         let mut copied = Ok(());
-        for (ordinal, page, from) in moving {
-            let Some(fresh) = fresh_pages.pop() else { return Err(WriteError::NoFreshPage { page }) };
+        for (&(_, from, page), &fresh) in moves.iter().zip(&fresh) {
             let meta = self.meta(fresh);
             meta.issue(owner);
-            state.live += 1;
-            state.totals.pages_issued += 1;
-            state.totals.pages_moved += 1;
             meta.set_extent(meta.extent().with_high(from));
-            copied = self.copy_prefix(page, fresh, from);
-            if copied.is_err() {
-                left.push(fresh);
-                break;
-            }
+            copied = copied.and_then(|()| self.copy_prefix(page, fresh, from));
+        }
+        if let Err(error) = copied {
+            let leaving = self.let_go(&mut state, false, |each| fresh.into_iter().for_each(each));
+            self.finish_leaving(state, leaving);
+            return Err(error.into());
+        }
+        for (&(ordinal, from, _), &fresh) in moves.iter().zip(&fresh) {
+            let meta = self.meta(fresh);
             meta.set_extent(meta.extent().with_written(from));
             core.pages.set(ordinal, fresh);
-            left.push(page);
         }
-        state.free.append(&mut fresh_pages);
-        let leaving = self.let_go(&mut state, false, |each| left.iter().for_each(|page| each(*page)));
+        state.totals.pages_moved += fresh.len() as u64;
+        let leaving = self.let_go(&mut state, false, |each| moves.iter().for_each(|(_, _, page)| each(*page)));
         self.finish_leaving(state, leaving);
         Ok(copied?)
     }
