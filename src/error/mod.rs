@@ -1,4 +1,4 @@
-//! One error enum per operation, and [`Error`] over all of them.
+//! One error enum per operation, and [`enum@Error`] over all of them.
 //!
 //! Every error tells what was asked, what was there, and what to do. None carries page bytes. What a call consumed comes
 //! back in its error wherever it can still be used.
