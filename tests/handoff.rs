@@ -885,8 +885,8 @@ fn parts_that_overlap_end_the_handoff_even_when_all_has_landed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Parts in any order, torn, doubled, overlapping and with wrong bytes, against a plain reference: who sent which token
-    /// first. Accepted exactly when every token arrived, right, in parts that do not overlap.
+    // Parts in any order, torn, doubled, overlapping and with wrong bytes, against a plain reference: who sent which token
+    // first. Accepted exactly when every token arrived, right, in parts that do not overlap.
     // C10
     #[test]
     fn only_what_arrived_whole_right_and_once_is_accepted(
@@ -1280,10 +1280,11 @@ fn a_refused_handoff_into_a_device_waits_for_its_cleaning() {
     assert_untouched(&device);
 }
 
-/// Host memory that calls back while it is read, that is while a receiver verifies.
+/// Host memory that calls back while it is read, that is while a receiver verifies, and that can refuse to write.
 #[derive(Debug)]
 struct Watched {
     host: HostMemory,
+    writes_until_refusal: std::sync::Arc<AtomicU32>,
     reads: std::sync::Arc<WatchedReads>,
 }
 
@@ -1332,6 +1333,9 @@ unsafe impl PageMemory for Watched {
     }
 
     unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
+        if self.writes_until_refusal.fetch_sub(1, Ordering::Relaxed) == 0 {
+            return Err(MemoryError::Injected);
+        }
         // SAFETY: (1) of the caller.
         unsafe { self.host.write(at, src) }
     }
@@ -1351,7 +1355,7 @@ fn nothing_is_readable_while_it_is_being_verified() {
     let world = World::new();
     let reads = std::sync::Arc::new(WatchedReads::default());
     let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
-    let memory = Watched { host, reads: reads.clone() };
+    let memory = Watched { host, reads: reads.clone(), writes_until_refusal: std::sync::Arc::new(u32::MAX.into()) };
     let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
     let kv = reserve(&pool, owner(1), 40, 40);
     let mut inbound = Inbound::open(kv, &world.model, &world.slice, 40).expect("it opens");
@@ -1367,6 +1371,26 @@ fn nothing_is_readable_while_it_is_being_verified() {
     let kv = inbound.accept(&sent).expect("all fits");
     assert_eq!(looked.load(Ordering::Relaxed), 3 * PLANES as u32, "every plane of every page was read back");
     assert_eq!(kv.written_tokens(), 40);
+}
+
+// C8, C10
+#[test]
+fn a_part_that_the_memory_refused_is_missing_and_may_be_sent_again() {
+    let world = World::new();
+    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let writes_until_refusal = std::sync::Arc::new(AtomicU32::new(5));
+    let memory = Watched { host, reads: Default::default(), writes_until_refusal: writes_until_refusal.clone() };
+    let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let outbound = world.sealed(1, 40);
+    let mut inbound =
+        Inbound::open(reserve(&pool, owner(1), 40, 40), &world.model, &world.slice, 40).expect("it opens");
+    let offer = inbound.offer();
+    let sent = outbound.send(&offer, &mut inbound.landing().expect("it lands"));
+    let refused = LandError::Write(WriteError::Memory(MemoryError::Injected));
+    assert_eq!(sent, Err(OutboundError::Land(refused)));
+    assert_eq!(inbound.complete_pages(), 1, "one page and one plane");
+    let sent = outbound.send(&offer, &mut inbound.landing().expect("it lands")).expect("what landed counts once");
+    assert_holds(&inbound.accept(&sent).expect("all fits"), 1, 40);
 }
 
 // C12
