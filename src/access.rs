@@ -155,12 +155,27 @@ impl<M: PageMemory> PagePool<M> {
         self.end_ticket(id)
     }
 
-    /// The memory itself.
+    /// The memory itself, for a kernel of the engine that writes pages by their addresses. From now on all of every page
+    /// counts as written to when it is cleaned, whatever its extent says; `stats` shows that addresses were given out.
     ///
     /// # Safety
     ///
-    /// 1. The caller calls neither `clean`, `decommit`, `commit` nor `write` on pages of this pool, and reads no byte that
-    ///    somebody may be writing.
+    /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
+    ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
+    ///    reclaimed.
+    /// 2. It calls neither `clean`, `decommit` nor `commit`.
+    #[must_use]
+    pub unsafe fn expose(&self) -> &M {
+        self.inner.exposed.store(true, Ordering::Relaxed);
+        &self.inner.memory
+    }
+
+    /// The memory itself, to look at: what is there is checked for neither owner nor generation.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller writes nothing, calls neither `clean`, `decommit` nor `commit`, and reads no byte that somebody may be
+    ///    writing.
     /// 2. What it reads there it gives to nobody: neither owner nor generation is checked.
     #[must_use]
     pub unsafe fn memory(&self) -> &M {
@@ -463,12 +478,14 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
                 return Err(WriteError::Pending { page });
             }
         }
-        for ordinal in ordinals.clone() {
-            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+        let rewritten = |ordinal| {
+            let (page, _) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
-            if inner.meta(page).extent().high() > from {
-                inner.keep_readers_off(borrow.key, core, ordinal, from)?;
-            }
+            (inner.meta(page).extent().high() > from).then_some((ordinal, from))
+        };
+        let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
+        if !rewritten.is_empty() {
+            inner.keep_readers_off(borrow.key, core, &rewritten)?;
         }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
@@ -619,6 +636,14 @@ impl<M: HostBytes> WriteBorrow<'_, M> {
         let first = u64::from(ordinal) * page_tokens;
         let page = self.borrow.core.pages.get(ordinal).filter(|_| first < end);
         let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
+        // Pages before those being written were not prepared. No ticket opens while the reservation is borrowed.
+        let word = inner.meta(page).word_for_reader();
+        if word.is_writing() {
+            return Err(ReadError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(ReadError::Pending { page });
+        }
         host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
     }
 }

@@ -83,18 +83,24 @@ impl<M: PageMemory> PagePool<M> {
             let max_tokens = request.max_tokens;
             return Err(AdmitError::PastMax { request, asked_tokens: tokens, max_tokens });
         }
-        if let Some(token) = request.claim {
-            match self.claimed_before(token, &request, tokens) {
-                Ok(Some(again)) => return Ok(again),
-                Ok(None) => {}
-                Err(source) => return Err(AdmitError::Claim { request, source }),
-            }
-        }
         let inner = &*self.inner;
         let now = inner.memory.geometry().pages_for_tokens(tokens);
-        let (mut state, needed) = match inner.room_for(proof, &request, now) {
-            Ok(room) => room,
-            Err(refusal) => return Err(refusal.with(request)),
+        let (mut state, needed) = loop {
+            if let Some(token) = request.claim() {
+                match self.claimed_before(token, &request, tokens) {
+                    Ok(Some(again)) => return Ok(again),
+                    Ok(None) => {}
+                    Err(source) => return Err(AdmitError::Claim { request, source }),
+                }
+            }
+            let (state, needed) = match inner.room_for(proof, &request, now) {
+                Ok(room) => room,
+                Err(refusal) => return Err(refusal.with(request)),
+            };
+            // The lock was free in between: another thread may have been answered for the same claim.
+            if request.claim().is_none_or(|token| !state.claims.contains_key(&token.id)) {
+                break (state, needed);
+            }
         };
         let behind_fences = needed.saturating_sub(state.unpromised());
         let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
@@ -102,12 +108,12 @@ impl<M: PageMemory> PagePool<M> {
         if behind_fences > 0 {
             inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
-        if let Some(token) = request.claim {
+        if let Some(token) = request.claim() {
             state.note_claim(token, &request, tokens);
         }
         drop(state);
         let lease = Lease::new(self.clone(), key, request.owner, core);
-        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
     }
 }
 
@@ -154,7 +160,6 @@ impl<M: PageMemory> Inner<M> {
         loop {
             self.check_gate(&mut state, proof, request, needed_pages)?;
             if state.unpromised() >= needed_pages {
-                state.totals.admitted += 1;
                 return Ok((state, needed_pages));
             }
             state = match self.gather(state, needed_pages) {
@@ -163,7 +168,6 @@ impl<M: PageMemory> Inner<M> {
                     if let Some(lane) = request.lane {
                         let missing = needed_pages - state.unpromised();
                         if missing <= now && self.order_fences(&mut state, lane, missing) {
-                            state.totals.admitted += 1;
                             return Ok((state, needed_pages));
                         }
                     }
@@ -209,8 +213,8 @@ impl<M: PageMemory> Inner<M> {
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
             return Gathered::Some(state);
         }
@@ -234,6 +238,7 @@ impl<M: PageMemory> Inner<M> {
             record.promised = pages;
         }
         state.promised += pages;
+        state.totals.admitted += 1;
         (key, core)
     }
 

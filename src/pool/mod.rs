@@ -43,7 +43,7 @@ use crate::handle::PageHandle;
 use crate::id::{Generation, PoolId, PoolIdentity, TransferId, next_pool_identity};
 use crate::memory::PageMemory;
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub use claims::{ClaimError, ClaimToken};
 pub use clean::{Maintained, Scrubber};
@@ -97,6 +97,8 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) transfers: AtomicU64,
     /// Reads that were refused, by kind of fault that an operator wants to see.
     pub(crate) refused_reads: AtomicU64,
+    /// Raw addresses were given out for writing: all of every page is suspect from then on.
+    pub(crate) exposed: AtomicBool,
     pub(crate) state: Mutex<State>,
     /// Serialises resize, suspend and resume, which call the memory outside `state`.
     pub(crate) resizing: Mutex<()>,
@@ -133,6 +135,7 @@ impl<M: PageMemory> PagePool<M> {
             quarantine_hint: AtomicU32::new(0),
             transfers: AtomicU64::new(0),
             refused_reads: AtomicU64::new(0),
+            exposed: AtomicBool::new(false),
             state: Mutex::new(state),
             resizing: Mutex::new(()),
             dirtied: Condvar::new(),

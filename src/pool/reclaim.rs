@@ -36,7 +36,8 @@ pub struct EraseReceipt {
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
-    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device.
+    /// Pages of the list that are not zero: their zeroing waits for a guard, a borrow, a ticket or a device, or it failed
+    /// and the page is retired.
     pub in_flight: Vec<u32>,
 }
 
@@ -85,18 +86,17 @@ impl<M: PageMemory> PagePool<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;
-        let before = inner.pages_of(&inner.state.lock(), owner);
-        let zeroed_before = inner.state.lock().totals.bytes_zeroed;
+        let pages = inner.pages_of(&inner.state.lock(), owner);
+        let soiled = inner.soiled_bytes(&pages);
         inner.reclaim_where(|whose| whose == owner);
-        inner.clean_now(&before);
-        let state = inner.state.lock();
-        let is_zero = |page: u32| {
-            let word = inner.meta(page).word();
-            matches!(word.state(), PageState::Free | PageState::Parked) || inner.meta(page).owner() != Some(owner)
-        };
-        let in_flight = before.iter().map(|(page, _)| *page).filter(|page| !is_zero(*page)).collect();
-        let bytes_zeroed = state.totals.bytes_zeroed - zeroed_before;
-        EraseReceipt { owner, pages: before, bytes_zeroed, in_flight }
+        inner.clean_now(&pages);
+        let _locked = inner.state.lock();
+        let waits = |at: &usize| !inner.has_left(pages[*at]);
+        let in_flight: Vec<usize> = (0..pages.len()).filter(waits).collect();
+        let kept: u64 = in_flight.iter().map(|at| soiled[*at]).sum();
+        let bytes_zeroed = soiled.iter().sum::<u64>() - kept;
+        let in_flight = in_flight.into_iter().map(|at| pages[at].0).collect();
+        EraseReceipt { owner, pages, bytes_zeroed, in_flight }
     }
 
     /// Gives the memory back, if nobody uses the pool any more.
@@ -132,21 +132,21 @@ impl<M: PageMemory> Inner<M> {
         let keys: Vec<RecordKey> =
             state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
         let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
-        let mut batches = Vec::new();
+        // One batch for all, so that a memory that panics finds none left behind in nobody's hand.
+        let mut all = Leaving::default();
         for key in keys {
             let leaving = self.revoke(&mut state, key);
             note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            all.batch.extend_from_slice(&leaving.batch);
+            state.keep_batch(leaving.batch);
         }
         if state.detached > 0 {
             let leaving = self.let_go_of_detached(&mut state, &whose);
             note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            all.batch.extend_from_slice(&leaving.batch);
+            state.keep_batch(leaving.batch);
         }
-        drop(state);
-        for leaving in batches {
-            self.finish_leaving(self.state.lock(), leaving);
-        }
+        self.finish_leaving(state, all);
         reclaimed
     }
 
@@ -195,11 +195,31 @@ impl<M: PageMemory> Inner<M> {
         (0..self.metas.len() as u32).filter_map(of_owner).collect()
     }
 
+    /// Bytes to zero in each of these pages.
+    fn soiled_bytes(&self, pages: &[(u32, Generation)]) -> Vec<u64> {
+        let _locked = self.state.lock();
+        let token_bytes = self.memory.geometry().token_bytes();
+        let soiled = |page: u32| u64::from(self.clean_page(page, self.tick()).tokens) * token_bytes;
+        pages.iter().map(|(page, _)| soiled(*page)).collect()
+    }
+
+    /// Says, under the lock, whether the bytes of a life of a page are gone: zeroed, and perhaps somebody else's by now.
+    fn has_left(&self, (page, ended): (u32, Generation)) -> bool {
+        let meta = self.meta(page);
+        let word = meta.word();
+        let next_life = word.generation().get() == ended.get() + 1;
+        match word.state() {
+            PageState::Free | PageState::Parked => true,
+            PageState::Retired => meta.extent().is_untouched(),
+            _ => word.generation().get() > ended.get() && !next_life || next_life && word.state() == PageState::Live,
+        }
+    }
+
     /// Zeroes what is dirty among these pages, now.
     fn clean_now(&self, pages: &[(u32, Generation)]) {
         let mut state = self.state.lock();
-        self.collect_quarantine(&mut state);
         self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
         // Pages of one owner are what is wanted; they are moved to the front, and as many are cleaned.
         let wanted: std::collections::HashSet<u32> = pages.iter().map(|(page, _)| *page).collect();
         let (mine, others): (Vec<u32>, Vec<u32>) = state.dirty.drain(..).partition(|page| wanted.contains(page));

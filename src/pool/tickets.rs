@@ -197,47 +197,53 @@ impl<M: PageMemory> Inner<M> {
         meta.publish(meta.word().with_writing(on));
     }
 
-    /// Makes sure that no reader sees the tokens of a page from `from` on, which are about to be rewritten: the extent was
-    /// lowered before, so a reader that is not announced now will see that. A page that is read moves to a fresh one.
+    /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
+    /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
+    /// Pages that are read move to fresh ones, all of them or none.
     pub(crate) fn keep_readers_off(
         &self,
         key: RecordKey,
         core: &Core,
-        ordinal: u32,
-        from: u32,
+        rewritten: &[(u32, u32)],
     ) -> Result<(), WriteError> {
-        let Some(page) = core.pages.get(ordinal) else { return Ok(()) };
         let mut state = self.state.lock();
         if core.header.is_revoked() {
             return Err(WriteError::Revoked);
         }
         hazard::pages_announced(self.identity.pool, &mut state.announced);
-        if self.meta(page).word().holds() == 0 && !state.announced.contains(&page) {
-            return Ok(());
-        }
-        if state.unpromised() == 0 {
+        let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
+        let page_of = |(ordinal, from)| core.pages.get(ordinal).filter(is_read).map(|page| (ordinal, from, page));
+        let moves: Vec<(u32, u32, u32)> = rewritten.iter().copied().filter_map(page_of).collect();
+        let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
+        let owner = state.records.get(key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
+        let first = state.free.len().saturating_sub(moves.len());
+        if state.unpromised() < moves.len() as u64 {
             return Err(WriteError::NoFreshPage { page });
         }
-        let owner = state.records.get(key).map(|record| record.owner);
-        let (Some(owner), Some(fresh)) = (owner, state.free.pop()) else {
-            return Err(WriteError::NoFreshPage { page });
-        };
-        let meta = self.meta(fresh);
-        meta.issue(owner);
-        state.live += 1;
-        state.totals.pages_issued += 1;
-        state.totals.pages_moved += 1;
-        meta.set_extent(meta.extent().with_high(from));
-        if let Err(error) = self.copy_prefix(page, fresh, from) {
-            let leaving = self.let_go(&mut state, false, |each| each(fresh));
+        let fresh = state.free.split_off(first);
+        state.live += fresh.len() as u64;
+        state.totals.pages_issued += fresh.len() as u64;
+        let mut copied = Ok(());
+        for (&(_, from, page), &fresh) in moves.iter().zip(&fresh) {
+            let meta = self.meta(fresh);
+            meta.issue(owner);
+            meta.set_extent(meta.extent().with_high(from));
+            copied = copied.and_then(|()| self.copy_prefix(page, fresh, from));
+        }
+        if let Err(error) = copied {
+            let leaving = self.let_go(&mut state, false, |each| fresh.into_iter().for_each(each));
             self.finish_leaving(state, leaving);
             return Err(error.into());
         }
-        meta.set_extent(meta.extent().with_written(from));
-        core.pages.set(ordinal, fresh);
-        let leaving = self.let_go(&mut state, false, |each| each(page));
+        for (&(ordinal, from, _), &fresh) in moves.iter().zip(&fresh) {
+            let meta = self.meta(fresh);
+            meta.set_extent(meta.extent().with_written(from));
+            core.pages.set(ordinal, fresh);
+        }
+        state.totals.pages_moved += fresh.len() as u64;
+        let leaving = self.let_go(&mut state, false, |each| moves.iter().for_each(|(_, _, page)| each(*page)));
         self.finish_leaving(state, leaving);
-        Ok(())
+        Ok(copied?)
     }
 
     /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.
@@ -252,6 +258,7 @@ impl<M: PageMemory> Inner<M> {
         let borrowed = core.header.borrows() > 0;
         if borrowed {
             // Only a forgotten guard can borrow here; which pages it looks at is not known, so all stay.
+            self.park_surplus(&mut state);
             return Some(super::Released::default());
         }
         let leaving = self.let_go_of_list(&mut state, core, keep, false);
@@ -286,6 +293,7 @@ impl<M: PageMemory> Inner<M> {
         });
         state.detached += handles.len() as u64;
         self.forget_promise(&mut state, lease.key());
+        self.park_surplus(&mut state);
         core.pages.truncate(0);
         if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
             state.close_record(lease.key(), core);
