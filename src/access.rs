@@ -372,24 +372,6 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     }
 }
 
-impl From<NoBorrow> for ReadError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
-impl From<NoBorrow> for WriteError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
 /// The written tokens of a reservation that are being read.
 #[must_use = "the pages are kept from reuse only while the guard lives"]
 pub struct ReadGuard<'a, M: PageMemory> {

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::header::NoBorrow;
 use crate::id::{Generation, OwnerId, PoolId};
 use crate::memory::MemoryError;
 use crate::stamp::PageState;
@@ -233,4 +234,22 @@ pub enum ReadError {
     /// The memory refused.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+impl From<NoBorrow> for ReadError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+impl From<NoBorrow> for WriteError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
 }
