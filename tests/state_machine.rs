@@ -23,7 +23,7 @@ use ops::{Op, op};
 use world::{World, configs, geometries};
 
 /// Pages of the memory; pools begin with fewer, so that a resize can go up.
-const MAX_PAGES: u32 = 11;
+const MAX_PAGES: u32 = 9;
 
 fn run<M: Under>(config: usize, geometry: usize, ops: &[Op], seed: u8) {
     let (configs, geometries) = (configs(), geometries());
@@ -48,7 +48,7 @@ fn cases(most: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(800))]
 
     // C1, C2, C3, C4, C5, C6, C7, C8, C9, C12
     #[test]

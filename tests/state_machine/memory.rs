@@ -70,8 +70,9 @@ impl<M: Under> Spy<M> {
     /// Writes as an outside party with a write ticket, past the library.
     pub(crate) fn poke(&self, plane: usize, page: u32, offset: usize, value: u8) {
         let Some(place) = self.under.raw(plane) else { return };
+        let at = place.page(page).wrapping_add(offset % place.page_bytes());
         // SAFETY: as in `bytes`; the ticket keeps everybody else off the page.
-        unsafe { place.page(page).add(offset % place.page_bytes()).write(value) };
+        unsafe { at.write(value) };
     }
 }
 

@@ -38,6 +38,11 @@ fn same<T, E: Debug>(real: &Result<T, E>, model: &Outcome) {
     assert_eq!(real, model.map_err(str::to_owned));
 }
 
+/// A handle and the owner it was given to.
+type Seen<M> = (PageHandle<Memory<M>>, u64);
+/// Copies a plane of what a guard shows.
+type Copy<'a> = &'a dyn Fn(usize, &mut [u8]) -> bool;
+
 enum Value<M: Under> {
     Admitted(Admitted<Memory<M>>),
     /// Owned; a raw pointer so that guards can be held beside it.
@@ -76,9 +81,8 @@ pub(crate) struct World<M: Under> {
     forgotten: Vec<Slot<M>>,
     tickets: Vec<TicketId>,
     /// every handle ever seen, with its owner
-    seen: BTreeMap<(u32, u64), (PageHandle<Memory<M>>, u64)>,
+    seen: BTreeMap<(u32, u64), Seen<M>>,
     detached: Vec<PageHandle<Memory<M>>>,
-    /// claims of which a reservation is out
     refused_reads: u64,
 }
 
@@ -148,8 +152,13 @@ impl<M: Under> World<M> {
     }
 
     fn tokens(&self, rec: usize, n: u8) -> u64 {
-        let most = self.model.recs[rec].max.max(self.model.recs[rec].reserved) + self.model.page_tokens();
-        if n == 255 { u64::MAX } else { u64::from(n) % (most + 2) }
+        let it = &self.model.recs[rec];
+        match n {
+            255 => u64::MAX,
+            220.. => u64::from(n) % (it.max.max(it.reserved) + self.model.page_tokens() + 2),
+            120.. => it.written + u64::from(n) % (it.reserved - it.written + 1),
+            _ => u64::from(n) % (it.max.max(it.reserved) + 1),
+        }
     }
 
     fn pull_log(&mut self) {
@@ -542,7 +551,7 @@ impl<M: Under> World<M> {
             }
             Op::Truncate { slot, to } => {
                 let Some((rec, kv)) = self.reserved(slot, true) else { return };
-                let to = u64::from(to) % (self.model.recs[rec].written + 2);
+                let to = u64::from(to) % (self.model.recs[rec].written + 1) + u64::from(to > 250);
                 let it = &self.model.recs[rec];
                 let model = match () {
                     () if to > it.written => Err("Upward"),
@@ -652,7 +661,8 @@ impl<M: Under> World<M> {
             Op::Pin { slot, from, to, write } => {
                 let Some((rec, kv)) = self.reserved(slot, write) else { return };
                 let pages = self.model.recs[rec].pages.len() as u32;
-                let ordinals = u32::from(from) % (pages + 1)..u32::from(to) % (pages + 2);
+                let first = u32::from(from) % (pages + 1);
+                let ordinals = first..first + u32::from(to) % (pages.saturating_sub(first) + 2);
                 let real = match write {
                     true => kv.pin_write(ordinals.clone(), HolderId(1), Some(5)),
                     false => kv.pin_read(ordinals.clone(), HolderId(2), None),
@@ -706,8 +716,12 @@ impl<M: Under> World<M> {
             Op::EndTicket { ticket, revoke } => {
                 let Some(at) = usize::from(ticket).checked_rem(self.tickets.len()) else { return };
                 let id = self.tickets[at];
-                // SAFETY: (1) the outside party is the machine, which writes under open tickets only.
-                let real = unsafe { if revoke { self.pool.ticket_revoke(id) } else { self.pool.ticket_done(id) } };
+                let real = match revoke {
+                    // SAFETY: (1) the outside party is the machine, which writes under open tickets only.
+                    true => unsafe { self.pool.ticket_revoke(id) },
+                    // SAFETY: as above.
+                    false => unsafe { self.pool.ticket_done(id) },
+                };
                 same(&real, &self.model.end_ticket(at));
             }
             Op::Detach { slot } => {
@@ -915,7 +929,7 @@ impl<M: Under> World<M> {
     }
 
     /// Every handle that was ever given out and whose page has left its owner.
-    fn dead(&self) -> Vec<(PageHandle<Memory<M>>, u64)> {
+    fn dead(&self) -> Vec<Seen<M>> {
         let is_dead = |(key, _): &(&(u32, u64), &(PageHandle<_>, u64))| {
             let it = &self.model.pages[key.0 as usize];
             it.st != St::Live || it.generation != key.1
@@ -925,7 +939,7 @@ impl<M: Under> World<M> {
 
     /// What a guard shows is what was there when it was taken.
     fn check_guard(&self, guard: &Guard<M>) {
-        let (bytes, copy): (_, &dyn Fn(usize, &mut [u8]) -> bool) = match guard {
+        let (bytes, copy): (_, Copy<'_>) = match guard {
             Guard::Page { guard, bytes, .. } => (bytes, &|plane, dst| guard.copy(plane, dst).is_ok()),
             Guard::Read { guard, bytes, .. } => (bytes, &|plane, dst| guard.copy(plane, dst).is_ok()),
             Guard::Write { .. } => return,
@@ -993,7 +1007,7 @@ impl<M: Under> World<M> {
             self.end_guard(guard, End::Drop);
         }
         for ticket in 0..self.tickets.len() {
-            self.apply(&Op::EndTicket { ticket: ticket as u8, revoke: seed % 2 == 0 });
+            self.apply(&Op::EndTicket { ticket: ticket as u8, revoke: seed.is_multiple_of(2) });
         }
         let forgotten = std::mem::take(&mut self.forgotten);
         self.slots.extend(forgotten);
@@ -1045,7 +1059,7 @@ pub(crate) fn configs() -> Vec<PoolConfig> {
     for mode in [CleanMode::OnRelease, CleanMode::Later] {
         for own in [OwnPages::NullAndSink, OwnPages::None] {
             for last in [Generation::MAX, Generation::new(5).unwrap()] {
-                configs.push(PoolConfig::new(9).with_clean_mode(mode).with_own_pages(own).with_last_generation(last));
+                configs.push(PoolConfig::new(7).with_clean_mode(mode).with_own_pages(own).with_last_generation(last));
             }
         }
     }
