@@ -247,7 +247,7 @@ fn bytes_that_are_looked_at_never_change_under_the_reader() {
     kv.truncate(5).unwrap();
     write(&mut kv, 11, 0x03); // a rewrite
     assert_eq!(view.run(0, 0).unwrap(), before);
-    assert!(matches!(kv.pin_write(0..1, HolderId(1), None), Ok(_)), "the reader is on the page that was left");
+    assert!(kv.pin_write(0..1, HolderId(1), None).is_ok(), "the reader is on the page that was left");
     assert_eq!(view.run(0, 0).unwrap(), before);
 }
 

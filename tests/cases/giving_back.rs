@@ -113,7 +113,7 @@ fn a_page_given_back_three_times_goes_to_one_renter() {
         assert!(matches!(error, ReleaseError::Handle { position: 0, source: ReadError::Stale { .. } }), "{error:?}");
     }
     let renters: Vec<_> = (1..=3).map(|who| take_filled(&pool, owner(who), P, who as u8)).collect();
-    let mut numbers: Vec<u32> = renters.iter().flat_map(|kv| pages(kv)).collect();
+    let mut numbers: Vec<u32> = renters.iter().flat_map(pages).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2]);
     assert!(renters.iter().zip(1u8..).all(|(kv, byte)| is_all(kv, byte)));
