@@ -184,6 +184,17 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 /// A page that is being read by handle. While it lives the page is not reused.
+///
+/// What it shows does not outlive it:
+///
+/// ```compile_fail,E0505
+/// # use pagestamp::*;
+/// fn keep(guard: PageGuard<'_, HostMemory>) -> Result<u8, ReadError> {
+///     let bytes = guard.run(0, 0)?;
+///     drop(guard);
+///     Ok(bytes[0])
+/// }
+/// ```
 #[must_use = "the page is kept from reuse only while the guard lives"]
 pub struct PageGuard<'a, M: PageMemory> {
     view: PageView<'a, M>,
@@ -373,6 +384,38 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
 }
 
 /// The written tokens of a reservation that are being read.
+///
+/// While it lives the reservation is neither released nor written nor rolled back:
+///
+/// ```compile_fail,E0505
+/// # use pagestamp::*;
+/// fn release_under_a_reader(kv: Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     kv.release();
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn write_under_a_reader(kv: &mut Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     let _ = kv.write(1, &[&[0; 8]]);
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn roll_back_under_a_reader(kv: &mut Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     let _ = kv.truncate(0);
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
 #[must_use = "the pages are kept from reuse only while the guard lives"]
 pub struct ReadGuard<'a, M: PageMemory> {
     borrow: Borrow<'a, M>,

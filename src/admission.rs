@@ -75,6 +75,15 @@ impl CapacityPlan {
 ///
 /// It names the capacity epoch it was taken in. When the capacity changes (resize, a page that retires) the pool checks
 /// the plan again at the next admission and, while it no longer holds, answers `ProofVoid`.
+///
+/// Nobody but a pool makes one:
+///
+/// ```compile_fail,E0451
+/// # use pagestamp::*;
+/// fn forge(pool: PoolId, plan: CapacityPlan) -> CapacityProof {
+///     CapacityProof { pool, plan, required_pages: 0, epoch: 1, usable_pages: u64::MAX }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CapacityProof {
     pub(crate) pool: PoolId,
@@ -117,6 +126,14 @@ impl CapacityProof {
 }
 
 /// A wish for pages: whose, and how many tokens at the very most. Not `Clone`: it is admitted or rejected once.
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn admit_what_was_rejected(pool: &PagePool<NullMemory>, proof: &CapacityProof, request: Request) {
+///     let _rejected = request.reject("too long");
+///     let _ = pool.admit(proof, request);
+/// }
+/// ```
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a request does nothing until it is admitted"]
 pub struct Request {
@@ -184,6 +201,20 @@ impl fmt::Display for Request {
 ///     let _ = pool.admit(proof, rejected);
 /// }
 /// ```
+///
+/// ```compile_fail,E0308
+/// # use pagestamp::*;
+/// fn reserve_anyway(pool: &PagePool<NullMemory>, proof: &CapacityProof, rejected: Rejected) {
+///     let _ = pool.reserve(proof, rejected, 1);
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use pagestamp::*;
+/// fn use_as_an_admission(rejected: Rejected) {
+///     let _ = rejected.reserve(1);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "a rejection is an answer: tell the client"]
 pub struct Rejected {
@@ -230,7 +261,23 @@ impl std::error::Error for Rejected {
 
 /// A request that was admitted: its pages are promised, growth included, and reserving them cannot fail for lack of room.
 ///
-/// Dropping it gives the promise back.
+/// Dropping it gives the promise back. It is used once:
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn twice(admitted: Admitted<NullMemory>) {
+///     let _ = admitted.reserve(1);
+///     let _ = admitted.reserve(1);
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn reserve_what_was_rejected(admitted: Admitted<NullMemory>) {
+///     let _rejected = admitted.reject("the client is gone");
+///     let _ = admitted.reserve(1);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the admission gives its promised pages back"]
 pub struct Admitted<M: PageMemory> {

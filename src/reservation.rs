@@ -125,10 +125,18 @@ pub(crate) struct Extents {
 /// }
 /// ```
 ///
-/// ```compile_fail,E0599
+/// ```compile_fail,E0277
 /// # use pagestamp::*;
 /// fn copy(kv: &Reservation<NullMemory>) -> Reservation<NullMemory> {
 ///     Reservation::clone(kv)
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn write_what_was_rejected(mut kv: Reservation<NullMemory>) {
+///     let _rejected = kv.reject("the transfer failed");
+///     let _ = kv.commit(1);
 /// }
 /// ```
 #[must_use = "dropping the reservation releases its pages"]
@@ -625,6 +633,17 @@ fn check_length(plane: usize, tokens: u64, src: &[u8], token_bytes: u64) -> Resu
 }
 
 /// Some tokens that are being written plane by plane.
+///
+/// While it lives nobody reads through the reservation:
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn read_under_a_writer(kv: &mut Reservation<HostMemory>) -> Result<(), WriteError> {
+///     let mut writer = kv.writer(1)?;
+///     let _ = kv.read(0..1);
+///     writer.plane(0, &[0; 8])
+/// }
+/// ```
 #[must_use = "the tokens count as written once every plane was given"]
 pub struct PlaneWriter<'a, M: PageMemory> {
     right: WriteBorrow<'a, M>,

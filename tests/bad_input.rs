@@ -620,9 +620,9 @@ fn a_claim_that_is_misused_leaves_pool_unchanged() {
     let mut stage = Stage::new();
     let token = ClaimToken { id: u128::MAX, expires_at_ns: 0 };
     let ask = |s: &Stage, who: u64, max: u64, now: u64| {
-        s.pool.reserve(&s.proof, Request::new(owner(who), max).with_claim(token), now)
+        s.pool.reserve(&s.proof, Request::new(owner(who), max).with_claim(token), now).map_err(Box::new)
     };
-    let misuse = |s: &Stage, who: u64, max: u64, now: u64| match ask(s, who, max, now).unwrap_err() {
+    let misuse = |s: &Stage, who: u64, max: u64, now: u64| match *ask(s, who, max, now).unwrap_err() {
         AdmitError::Claim { request, source } => {
             assert_eq!(request, Request::new(owner(who), max).with_claim(token), "the request comes back");
             source

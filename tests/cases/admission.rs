@@ -449,12 +449,12 @@ fn ten_thousand_aborts_at_random_points_leak_no_page() {
 
 const TOKEN: ClaimToken = ClaimToken { id: 77, expires_at_ns: 1000 };
 
-fn claim(pool: &PagePool<HostMemory>, who: u64, token: ClaimToken) -> Result<Reservation<HostMemory>, AdmitError> {
-    pool.reserve(&proof(pool, P), Request::new(owner(who), P).with_claim(token), P)
+fn claim(pool: &PagePool<HostMemory>, who: u64, token: ClaimToken) -> Result<Reservation<HostMemory>, Box<AdmitError>> {
+    pool.reserve(&proof(pool, P), Request::new(owner(who), P).with_claim(token), P).map_err(Box::new)
 }
 
-fn claim_error(refused: Result<Reservation<HostMemory>, AdmitError>) -> ClaimError {
-    match refused {
+fn claim_error(refused: Result<Reservation<HostMemory>, Box<AdmitError>>) -> ClaimError {
+    match refused.map_err(|error| *error) {
         Err(AdmitError::Claim { source, .. }) => source,
         other => panic!("{other:?}"),
     }
