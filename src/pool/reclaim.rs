@@ -198,7 +198,7 @@ impl<M: PageMemory> Inner<M> {
     /// Bytes to zero in each of these pages.
     fn soiled_bytes(&self, pages: &[(u32, Generation)]) -> Vec<u64> {
         let _locked = self.state.lock();
-        let token_bytes = self.memory.geometry().token_bytes();
+        let token_bytes = if M::HAS_BYTES { self.memory.geometry().token_bytes() } else { 0 };
         let soiled = |page: u32| u64::from(self.clean_page(page, self.tick()).tokens) * token_bytes;
         pages.iter().map(|(page, _)| soiled(*page)).collect()
     }

@@ -65,13 +65,10 @@ impl<M: PageMemory> Inner<M> {
         self.finish_leaving(state, leaving)
     }
 
-    /// Gives a record's promised pages back to everyone, or parks them if the pool shrinks.
+    /// Gives a record's promised pages back to everyone.
     pub(crate) fn forget_promise(&self, state: &mut State, key: RecordKey) {
         let promised = state.records.get_mut(key).map_or(0, |record| std::mem::take(&mut record.promised));
         state.promised -= promised;
-        if promised > 0 {
-            self.park_surplus(state);
-        }
     }
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
@@ -319,6 +316,8 @@ impl<M: PageMemory> Inner<M> {
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
         let Leaving { batch, released } = leaving;
+        // A promise that ended may have been what kept free pages in circulation.
+        self.park_surplus(&mut state);
         if batch.is_empty() {
             state.keep_batch(batch);
         } else if self.config.clean_mode() == crate::config::CleanMode::Later {

@@ -609,7 +609,7 @@ impl Model {
         let moved = |(now, before): (&Page, &Page)| now.st == St::Quarantined && before.st == St::Live;
         let quarantined = self.pages.iter().zip(&before).filter(|pair| moved(*pair)).count() as u64;
         if revoked > 0 || any_detached {
-            self.finish(batches);
+            self.finish(vec![batches.into_iter().flatten().collect()]);
         }
         (revoked, self.totals.pages_released - released, quarantined)
     }

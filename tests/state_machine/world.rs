@@ -809,13 +809,18 @@ impl<M: Under> World<M> {
                 let receipt = self.pool.erase(owner(who));
                 self.pull_log();
                 let before = self.model.pages_of(who);
-                let zeroed = self.model.totals.bytes_zeroed;
+                let soiled: Vec<u32> = before.iter().map(|(page, _)| self.model.dirty_tokens(*page)).collect();
                 self.model.reclaim(Some(who));
                 let pages: Vec<u32> = before.iter().map(|(page, _)| *page).collect();
                 self.model.clean_now(&pages);
                 let real: Vec<(u32, u64)> = receipt.pages.iter().map(|(page, life)| (*page, life.get())).collect();
                 assert_eq!(real, before);
-                assert_eq!(receipt.bytes_zeroed, self.model.totals.bytes_zeroed - zeroed);
+                let token_bytes = if M::HAS_BYTES { self.pool.geometry().token_bytes() } else { 0 };
+                let zeroed = pages.iter().zip(&soiled).filter(|(page, _)| !receipt.in_flight.contains(page));
+                assert_eq!(
+                    receipt.bytes_zeroed,
+                    zeroed.map(|(_, tokens)| u64::from(*tokens) * token_bytes).sum::<u64>()
+                );
                 for page in pages {
                     let zero = self.model.pages[page as usize].bytes.iter().flatten().all(|byte| *byte == 0);
                     assert!(zero || receipt.in_flight.contains(&page), "page {page} is called erased and is not");
