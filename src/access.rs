@@ -24,13 +24,14 @@ use crate::header::NoBorrow;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, HostBytes, MemoryError, PageMemory, Span};
-use crate::pool::{Inner, PagePool, RecordKey};
+use crate::pool::{Inner, PagePool};
 use crate::stamp::{PageMeta, StampWord};
 use crate::sync::Ordering;
 use crate::ticket::TicketId;
 
 impl<M: PageMemory> Inner<M> {
     /// Finds the page that a handle names in this pool. Says nothing about its life.
+    #[inline]
     pub(crate) fn find(&self, handle: &PageHandle<M>) -> Result<&PageMeta, ReadError> {
         if handle.pool() != self.identity.pool || handle.nonce() != self.identity.nonce {
             return Err(ReadError::ForeignPool { handle_pool: handle.pool(), pool: self.identity.pool });
@@ -62,6 +63,7 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
+    #[inline]
     fn open_guard(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<PageGuard<'_, M>, ReadError> {
         let meta = self.find(&handle)?;
         let page = handle.index();
@@ -75,7 +77,27 @@ impl<M: PageMemory> Inner<M> {
             return Err(ReadError::ForeignOwner { page, asked_owner: owner });
         }
         let tokens = 0..meta.extent().written();
-        Ok(PageGuard { view: PageView { inner: self, page, tokens }, hazard: Some(hazard) })
+        Ok(PageGuard { _hazard: hazard, _end: End(self), view: PageView { inner: self, page, tokens } })
+    }
+
+    /// Tries again when a device was still cleaning the page, and counts the refusal when nothing helps.
+    #[cold]
+    fn open_guard_again(
+        &self,
+        owner: OwnerId,
+        handle: PageHandle<M>,
+        error: ReadError,
+    ) -> Result<PageGuard<'_, M>, ReadError> {
+        let mut guard = Err(error);
+        if let Err(ReadError::Pending { .. }) = guard {
+            self.look_at_fences();
+            guard = self.open_guard(owner, handle);
+        }
+        if guard.is_err() {
+            // Relaxed: a number to show.
+            self.refused_reads.fetch_add(1, Ordering::Relaxed);
+        }
+        guard
     }
 }
 
@@ -101,17 +123,12 @@ impl<M: PageMemory> PagePool<M> {
     ///   handle does not name a page that `owner` holds now.
     /// - [`ReadError::Busy`], [`ReadError::Pending`]: somebody outside writes the page, or a device cleans it.
     /// - [`ReadError::TooManyGuards`]: tens of thousands of guards are alive.
+    #[inline]
     pub fn read(&self, owner: OwnerId, handle: PageHandle<M>) -> Result<PageGuard<'_, M>, ReadError> {
-        let mut guard = self.inner.open_guard(owner, handle);
-        if let Err(ReadError::Pending { .. }) = guard {
-            self.inner.look_at_fences();
-            guard = self.inner.open_guard(owner, handle);
+        match self.inner.open_guard(owner, handle) {
+            Ok(guard) => Ok(guard),
+            Err(error) => self.inner.open_guard_again(owner, handle, error),
         }
-        if guard.is_err() {
-            // Relaxed: a number to show.
-            self.inner.refused_reads.fetch_add(1, Ordering::Relaxed);
-        }
-        guard
     }
 
     /// Says whether a handle still names a page that `owner` holds.
@@ -197,8 +214,20 @@ impl<M: PageMemory> PagePool<M> {
 /// ```
 #[must_use = "the page is kept from reuse only while the guard lives"]
 pub struct PageGuard<'a, M: PageMemory> {
+    // Dropped in this order: the hazard ends, then whoever waits for the page is looked after.
+    _hazard: Hazard,
+    _end: End<'a, M>,
     view: PageView<'a, M>,
-    hazard: Option<Hazard>,
+}
+
+/// The end of a guard by handle, after its hazard.
+struct End<'a, M: PageMemory>(&'a Inner<M>);
+
+impl<M: PageMemory> Drop for End<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.reader_ended();
+    }
 }
 
 impl<M: PageMemory> PageGuard<'_, M> {
@@ -232,13 +261,6 @@ impl<M: HostBytes> PageGuard<'_, M> {
     /// As there.
     pub fn run(&self, plane: usize, run: u32) -> Result<&[u8], ReadError> {
         self.view.run(plane, run)
-    }
-}
-
-impl<M: PageMemory> Drop for PageGuard<'_, M> {
-    fn drop(&mut self) {
-        self.hazard = None;
-        self.view.inner.reader_ended();
     }
 }
 
@@ -365,20 +387,21 @@ fn pieces<M: PageMemory>(memory: &M, plane: usize, page: u32, tokens: Range<u32>
 pub(crate) struct Borrow<'a, M: PageMemory> {
     inner: &'a Inner<M>,
     core: &'a Core,
-    key: RecordKey,
 }
 
 impl<'a, M: PageMemory> Borrow<'a, M> {
-    pub(crate) fn new(inner: &'a Inner<M>, core: &'a Core, key: RecordKey) -> Result<Self, NoBorrow> {
+    #[inline]
+    pub(crate) fn new(inner: &'a Inner<M>, core: &'a Core) -> Result<Self, NoBorrow> {
         core.header.borrow()?;
-        Ok(Self { inner, core, key })
+        Ok(Self { inner, core })
     }
 }
 
 impl<M: PageMemory> Drop for Borrow<'_, M> {
+    #[inline]
     fn drop(&mut self) {
         if self.core.header.end_borrow() {
-            self.inner.last_borrow_ended(self.key, self.core);
+            self.inner.last_borrow_ended(self.core);
         }
     }
 }
@@ -510,7 +533,7 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         };
         let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
         if !rewritten.is_empty() {
-            inner.keep_readers_off(borrow.key, core, &rewritten)?;
+            inner.keep_readers_off(core, &rewritten)?;
         }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };

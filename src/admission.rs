@@ -31,6 +31,7 @@ pub struct CapacityPlan {
 impl CapacityPlan {
     /// Plans for requests of at most this many tokens, prompt and output together, with headroom 1.
     #[must_use]
+    #[inline]
     pub const fn new(max_request_tokens: u64) -> Self {
         Self { max_request_tokens, headroom: 1.0 }
     }
@@ -50,6 +51,7 @@ impl CapacityPlan {
 
     /// The largest request, in tokens.
     #[must_use]
+    #[inline]
     pub const fn max_request_tokens(&self) -> u64 {
         self.max_request_tokens
     }
@@ -146,6 +148,7 @@ pub struct Request {
 
 impl Request {
     /// Asks for up to `max_tokens` tokens, prompt and output together, for `owner`.
+    #[inline]
     pub const fn new(owner: OwnerId, max_tokens: u64) -> Self {
         Self { owner, max_tokens, claim: None, lane: None }
     }
@@ -171,12 +174,14 @@ impl Request {
 
     /// Whose request it is.
     #[must_use]
+    #[inline]
     pub const fn owner(&self) -> OwnerId {
         self.owner
     }
 
     /// Tokens at the very most.
     #[must_use]
+    #[inline]
     pub const fn max_tokens(&self) -> u64 {
         self.max_tokens
     }
@@ -224,18 +229,21 @@ pub struct Rejected {
 }
 
 impl Rejected {
+    #[inline]
     pub(crate) const fn new(owner: OwnerId, max_tokens: u64, reason: RejectReason) -> Self {
         Self { owner, max_tokens, reason }
     }
 
     /// Whose request it was.
     #[must_use]
+    #[inline]
     pub const fn owner(&self) -> OwnerId {
         self.owner
     }
 
     /// Tokens that were asked for.
     #[must_use]
+    #[inline]
     pub const fn max_tokens(&self) -> u64 {
         self.max_tokens
     }
@@ -288,12 +296,14 @@ pub struct Admitted<M: PageMemory> {
 impl<M: PageMemory> Admitted<M> {
     /// Whose request it is.
     #[must_use]
+    #[inline]
     pub const fn owner(&self) -> OwnerId {
         self.lease.owner()
     }
 
     /// Tokens that were admitted.
     #[must_use]
+    #[inline]
     pub const fn max_tokens(&self) -> u64 {
         self.max_tokens
     }

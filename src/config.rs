@@ -89,24 +89,28 @@ impl PoolConfig {
 
     /// When released pages are zeroed.
     #[must_use]
+    #[inline]
     pub const fn clean_mode(&self) -> CleanMode {
         self.clean_mode
     }
 
     /// Whether the pool keeps a null and a sink page.
     #[must_use]
+    #[inline]
     pub const fn own_pages(&self) -> OwnPages {
         self.own_pages
     }
 
     /// The generation that a page retires at.
     #[must_use]
+    #[inline]
     pub const fn last_generation(&self) -> Generation {
         self.last_generation
     }
 
     /// Pages that the pool keeps for itself: 0 or 2.
     #[must_use]
+    #[inline]
     pub const fn own_page_count(&self) -> u32 {
         match self.own_pages {
             OwnPages::NullAndSink => 2,

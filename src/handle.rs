@@ -50,6 +50,7 @@ pub struct PageHandle<M> {
 }
 
 impl<M> PageHandle<M> {
+    #[inline]
     pub(crate) fn new(identity: PoolIdentity, index: u32, generation: Generation) -> Self {
         let life = u64::from(identity.nonce) << GENERATION_BITS | generation.get();
         Self { pool: identity.pool, index, life, memory: PhantomData }
@@ -57,22 +58,26 @@ impl<M> PageHandle<M> {
 
     /// Says which pool issued the handle.
     #[must_use]
+    #[inline]
     pub const fn pool(&self) -> PoolId {
         self.pool
     }
 
     /// Gives the page number: what a `block_table` names. Alone it proves nothing.
     #[must_use]
+    #[inline]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
     /// Gives the life of the page that the handle was issued for.
     #[must_use]
+    #[inline]
     pub fn generation(&self) -> Generation {
         Generation::new(self.life & GENERATION_MASK).unwrap_or(Generation::MAX)
     }
 
+    #[inline]
     pub(crate) const fn nonce(&self) -> u32 {
         (self.life >> GENERATION_BITS) as u32
     }

@@ -41,6 +41,7 @@ impl Block {
     }
 
     /// Takes an empty slot of this block for `key`. Only the thread that claimed the block may call it.
+    #[inline]
     fn announce(&'static self, key: u64) -> Option<Hazard> {
         // Acquire here and Release below carry on the chain from a guard that another thread ended in this very slot:
         // a releaser that sees only the new key is still behind the old guard's reads.
@@ -67,6 +68,7 @@ pub(crate) struct Hazard {
 }
 
 impl Drop for Hazard {
+    #[inline]
     fn drop(&mut self) {
         self.slot.store(0, Ordering::Release);
     }
@@ -104,6 +106,7 @@ impl Domain {
     ///
     /// # Memory ordering
     /// Begins with the releaser's `fence(SeqCst)`: a reader that is not seen here sees every stamp stored before.
+    #[inline]
     pub(crate) fn scan(&self, mut seen: impl FnMut(u64)) {
         fence(Ordering::SeqCst);
         let mut next = self.first.get();
@@ -120,6 +123,7 @@ impl Domain {
 }
 
 /// Packs pool and page; never zero, since pool ids are not.
+#[inline]
 pub(crate) const fn key(pool: u32, page: u32) -> u64 {
     (pool as u64) << 32 | page as u64
 }
@@ -143,6 +147,7 @@ mod thread {
     }
 
     impl Drop for Mine {
+        #[inline]
         fn drop(&mut self) {
             let more = self.more.get_mut().drain(..);
             self.first.take().into_iter().chain(more).for_each(Block::unclaim);
@@ -150,6 +155,7 @@ mod thread {
     }
 
     impl Mine {
+        #[inline]
         fn announce(&self, key: u64) -> Option<Hazard> {
             match self.first.get().and_then(|block| block.announce(key)) {
                 Some(hazard) => Some(hazard),
@@ -183,6 +189,7 @@ mod thread {
     }
 
     /// Announces that this thread is about to look at a page; `None` when too many guards are alive in the process.
+    #[inline]
     pub(crate) fn announce(pool: PoolId, page: u32) -> Option<Hazard> {
         let key = key(pool.get(), page);
         MINE.try_with(|mine| mine.announce(key)).unwrap_or_else(|_| announce_while_thread_ends(key))
@@ -198,6 +205,7 @@ mod thread {
     }
 
     /// Collects the pages of `pool` that are announced now, after the releaser's fence.
+    #[inline]
     pub(crate) fn pages_announced(pool: PoolId, into: &mut Vec<u32>) {
         into.clear();
         DOMAIN.scan(|key| {

@@ -48,6 +48,7 @@ impl Header {
     ///
     /// # Memory ordering
     /// Acquire: behind whatever the thread that made the reservation usable did before.
+    #[inline]
     pub(crate) fn borrow(&self) -> Result<(), NoBorrow> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -70,6 +71,7 @@ impl Header {
     /// Release: the borrower's accesses are before the hand-back. Acquire for the one who does hand back: it is behind
     /// every other borrower.
     #[must_use = "the last borrower of a revoked reservation hands its pages back"]
+    #[inline]
     pub(crate) fn end_borrow(&self) -> bool {
         self.word.fetch_sub(1, Ordering::AcqRel) == REVOKED | 1
     }
@@ -90,10 +92,12 @@ impl Header {
     }
 
     /// Borrows now, as a number to show.
+    #[inline]
     pub(crate) fn borrows(&self) -> u64 {
         self.word.load(Ordering::Acquire) & !REVOKED
     }
 
+    #[inline]
     pub(crate) fn is_revoked(&self) -> bool {
         self.word.load(Ordering::Acquire) & REVOKED != 0
     }

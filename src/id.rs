@@ -31,6 +31,7 @@ pub struct OwnerId(NonZeroU64);
 impl OwnerId {
     /// Makes an owner id; `None` for zero, which means "nobody" in a stamp.
     #[must_use]
+    #[inline]
     pub const fn new(id: u64) -> Option<Self> {
         match NonZeroU64::new(id) {
             Some(id) => Some(Self(id)),
@@ -40,6 +41,7 @@ impl OwnerId {
 
     /// Gives the number back.
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
@@ -70,6 +72,7 @@ pub struct PoolId(NonZeroU32);
 impl PoolId {
     /// Makes a pool id from its number, as it stands in a handle; `None` for zero.
     #[must_use]
+    #[inline]
     pub const fn new(id: u32) -> Option<Self> {
         match NonZeroU32::new(id) {
             Some(id) => Some(Self(id)),
@@ -79,6 +82,7 @@ impl PoolId {
 
     /// Gives the number back.
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u32 {
         self.0.get()
     }
@@ -111,6 +115,7 @@ impl Generation {
 
     /// Makes a generation; `None` past [`Generation::MAX`].
     #[must_use]
+    #[inline]
     pub const fn new(generation: u64) -> Option<Self> {
         if generation > Self::MAX.0 {
             return None;
@@ -120,6 +125,7 @@ impl Generation {
 
     /// Gives the number back.
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }

@@ -9,6 +9,7 @@
 use std::sync::OnceLock;
 
 use crate::header::Header;
+use crate::pool::RecordKey;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Pages in the first chunk; each later chunk is as large as all before it.
@@ -26,6 +27,7 @@ pub(crate) struct PageList {
 }
 
 /// Chunk and place of an ordinal.
+#[inline]
 const fn locate(ordinal: usize) -> (usize, usize) {
     if ordinal < FIRST_CHUNK {
         return (0, ordinal);
@@ -34,10 +36,12 @@ const fn locate(ordinal: usize) -> (usize, usize) {
     (chunk, ordinal - chunk_begin(chunk))
 }
 
+#[inline]
 const fn chunk_begin(chunk: usize) -> usize {
     if chunk == 0 { 0 } else { FIRST_CHUNK << (chunk - 1) }
 }
 
+#[inline]
 const fn chunk_len(chunk: usize) -> usize {
     if chunk == 0 { FIRST_CHUNK } else { FIRST_CHUNK << (chunk - 1) }
 }
@@ -49,10 +53,12 @@ impl PageList {
 
     // Relaxed throughout: see the module's words on who reads and who writes.
 
+    #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn chunk(&self, chunk: usize) -> &Chunk {
         let make = || (0..chunk_len(chunk)).map(|_| AtomicU32::new(0)).collect();
         self.chunks[chunk].get_or_init(make)
@@ -71,6 +77,7 @@ impl PageList {
     }
 
     /// Page at an ordinal below the length.
+    #[inline]
     pub(crate) fn get(&self, ordinal: u32) -> Option<u32> {
         if ordinal >= self.len() {
             return None;
@@ -80,55 +87,64 @@ impl PageList {
     }
 
     /// Replaces the page at an ordinal below the length; only under the pool's lock.
+    #[inline]
     pub(crate) fn set(&self, ordinal: u32, page: u32) {
         let (chunk, place) = locate(ordinal as usize);
         self.chunk(chunk)[place].store(page, Ordering::Relaxed);
     }
 
-    /// Appends what `pages` gives, `count` of them; only under the pool's lock.
-    pub(crate) fn extend(&self, count: u32, mut pages: impl FnMut() -> u32) {
-        let end = self.len() as usize + count as usize;
-        let (mut chunk, mut place) = locate(self.len() as usize);
+    /// Appends `pages`; only under the pool's lock.
+    #[inline]
+    pub(crate) fn extend(&self, pages: impl ExactSizeIterator<Item = u32>) {
         let mut at = self.len() as usize;
+        let end = at + pages.len();
+        let mut pages = pages;
         while at < end {
+            let (chunk, place) = locate(at);
             let slots = &self.chunk(chunk)[place..];
-            for slot in slots.iter().take(end - at) {
-                slot.store(pages(), Ordering::Relaxed);
-                at += 1;
-            }
-            (chunk, place) = (chunk + 1, 0);
+            let slots = &slots[..slots.len().min(end - at)];
+            slots.iter().zip(&mut pages).for_each(|(slot, page)| slot.store(page, Ordering::Relaxed));
+            at += slots.len();
         }
         self.len.store(end as u32, Ordering::Relaxed);
     }
 
     /// Shortens the list; only under the pool's lock.
+    #[inline]
     pub(crate) fn truncate(&self, len: u32) {
         self.len.store(len.min(self.len()), Ordering::Relaxed);
     }
 
     /// Calls `each` with the pages from ordinal `from` on.
     pub(crate) fn for_each_from(&self, from: u32, mut each: impl FnMut(u32)) {
-        let end = self.len() as usize;
-        let mut at = from as usize;
-        while at < end {
-            let (chunk, place) = locate(at);
-            let Some(pages) = self.chunks[chunk].get() else { return };
-            for page in pages[place..].iter().take(end - at) {
-                each(page.load(Ordering::Relaxed));
-                at += 1;
-            }
-        }
+        self.runs_from(from).flatten().for_each(|page| each(page.load(Ordering::Relaxed)));
     }
 
-    /// Pages that the list has room for.
-    pub(crate) fn capacity(&self) -> usize {
-        self.chunks.iter().map_while(|chunk| chunk.get().map(|pages| pages.len())).sum()
+    /// The pages from ordinal `from` on, as far as they stand side by side, and so on.
+    #[inline]
+    pub(crate) fn runs_from(&self, from: u32) -> impl Iterator<Item = &[AtomicU32]> {
+        let (mut at, end) = (from as usize, self.len() as usize);
+        std::iter::from_fn(move || {
+            let (chunk, place) = locate(at);
+            let run = self.chunks[chunk].get().filter(|_| at < end)?.get(place..)?;
+            let run = &run[..run.len().min(end - at)];
+            at += run.len();
+            Some(run)
+        })
+    }
+
+    /// Says whether the list has room for more pages than that.
+    #[inline]
+    pub(crate) fn has_room_past(&self, pages: usize) -> bool {
+        self.chunks[locate(pages).0].get().is_some()
     }
 }
 
 /// The part of a reservation that outlives its value.
 #[derive(Debug)]
 pub(crate) struct Core {
+    /// The pool's record of it.
+    pub(crate) key: RecordKey,
     pub(crate) header: Header,
     pub(crate) pages: PageList,
     /// Open write tickets on pages of this reservation, and lanes that wait for some of them to be clean. Reads look at
@@ -137,8 +153,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new() -> Self {
-        Self { header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
+    pub(crate) fn new(key: RecordKey) -> Self {
+        Self { key, header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
     }
 }
 
@@ -152,10 +168,8 @@ mod tests {
         let mut next = 0;
         for count in [0, 1, 7, 1, 30, 500, 3] {
             list.make_room(u64::from(list.len() + count));
-            list.extend(count, || {
-                next += 1;
-                next - 1
-            });
+            list.extend(next..next + count);
+            next += count;
         }
         assert_eq!(list.len(), 542);
         assert!((0..542).all(|i| list.get(i) == Some(i)));

@@ -24,23 +24,23 @@ use crate::ticket::{Access, HolderId, TicketId};
 /// What an admission or a reservation holds of the pool; ends when dropped.
 pub(crate) struct Lease<M: PageMemory> {
     pool: PagePool<M>,
-    key: RecordKey,
     owner: OwnerId,
     /// `None` once it ended.
     core: Option<Arc<Core>>,
 }
 
 impl<M: PageMemory> Lease<M> {
-    pub(crate) fn new(pool: PagePool<M>, key: RecordKey, owner: OwnerId, core: Arc<Core>) -> Self {
-        Self { pool, key, owner, core: Some(core) }
+    #[inline]
+    pub(crate) fn new(pool: PagePool<M>, owner: OwnerId, core: Arc<Core>) -> Self {
+        Self { pool, owner, core: Some(core) }
     }
 
     pub(crate) const fn owner(&self) -> OwnerId {
         self.owner
     }
 
-    pub(crate) const fn key(&self) -> RecordKey {
-        self.key
+    pub(crate) fn key(&self) -> RecordKey {
+        self.core().key
     }
 
     pub(crate) const fn pool(&self) -> &PagePool<M> {
@@ -63,15 +63,17 @@ impl<M: PageMemory> Lease<M> {
         self.core.take()
     }
 
+    #[inline]
     fn end(&mut self) -> Released {
         match self.core.take() {
-            Some(core) => self.pool.inner.end_lease(self.key, core),
+            Some(core) => self.pool.inner.end_lease(core),
             None => Released::default(),
         }
     }
 }
 
 impl<M: PageMemory> Drop for Lease<M> {
+    #[inline]
     fn drop(&mut self) {
         self.end();
     }
@@ -227,8 +229,9 @@ impl<M: PageMemory> Reservation<M> {
         })
     }
 
+    #[inline]
     fn borrow(&self) -> Result<Borrow<'_, M>, crate::header::NoBorrow> {
-        Borrow::new(&self.lease.pool().inner, self.lease.core(), self.lease.key())
+        Borrow::new(&self.lease.pool().inner, self.lease.core())
     }
 
     /// Makes room for `to_tokens` tokens in all. Up to [`max_tokens`](Self::max_tokens) it cannot fail.
@@ -301,7 +304,7 @@ impl<M: PageMemory> Reservation<M> {
     pub fn writer(&mut self, tokens: u64) -> Result<PlaneWriter<'_, M>, WriteError> {
         let range = self.writable(tokens)?;
         let planes = self.pool().geometry().planes().len();
-        let borrow = Borrow::new(&self.lease.pool().inner, self.lease.core(), self.lease.key())?;
+        let borrow = Borrow::new(&self.lease.pool().inner, self.lease.core())?;
         let right = WriteBorrow::prepare(borrow, range)?;
         Ok(PlaneWriter { right, written: &mut self.extents.written, stored: vec![false; planes], missing: planes })
     }
@@ -470,6 +473,7 @@ impl<M: PageMemory> Reservation<M> {
     /// - [`ReadError::Backward`]: a range that runs backward.
     /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on one of the pages.
     /// - [`ReadError::Revoked`]: the owner was reclaimed.
+    #[inline]
     pub fn read(&self, tokens: Range<u64>) -> Result<ReadGuard<'_, M>, ReadError> {
         let written_tokens = self.extents.written;
         if tokens.end > written_tokens {
@@ -484,11 +488,17 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Looks at each page only while some of the reservation's pages are off limits.
+    #[inline]
     fn check_no_writer(&self, tokens: &Range<u64>) -> Result<(), ReadError> {
         // Acquire: behind the bytes of an outside writer whose ticket ended, or the zeroes of a device whose fence is done.
         if self.lease.core().off_limits.load(Ordering::Acquire) == 0 || tokens.is_empty() {
             return Ok(());
         }
+        self.check_each_page(tokens)
+    }
+
+    #[cold]
+    fn check_each_page(&self, tokens: &Range<u64>) -> Result<(), ReadError> {
         let inner = &self.lease.pool().inner;
         inner.look_at_fences();
         let page_tokens = u64::from(inner.page_tokens());
@@ -560,6 +570,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// O(pages): the stamps under the lock, the zeroing outside it (or later, as the pool is set up).
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
+    #[inline]
     pub fn release(mut self) -> Released {
         self.end_claim();
         self.lease.end()
@@ -593,6 +604,7 @@ impl<M: PageMemory> Reservation<M> {
         }
     }
 
+    #[inline]
     fn end_claim(&mut self) {
         if let Some(token) = self.claim.take() {
             self.pool().inner.state.lock().end_claim(token);
@@ -602,11 +614,12 @@ impl<M: PageMemory> Reservation<M> {
 
 impl<M: PageMemory> Drop for Reservation<M> {
     /// Pages of a claim that nobody confirmed wait for the next try instead of going back.
+    #[inline]
     fn drop(&mut self) {
         if let Some(token) = self.claim.take() {
-            let (key, extents) = (self.lease.key(), self.extents);
+            let extents = self.extents;
             if let Some(core) = self.lease.take_core() {
-                self.lease.pool().inner.keep_claim(token, key, core, extents);
+                self.lease.pool().inner.keep_claim(token, core, extents);
             }
         }
     }

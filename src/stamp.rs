@@ -79,48 +79,58 @@ const READABLE_MASK: u64 = !(HOLDS_MASK | DETACHED | BORROWED);
 pub(crate) struct StampWord(u64);
 
 impl StampWord {
+    #[inline]
     pub(crate) const fn new(generation: Generation, state: PageState) -> Self {
         Self(generation.get() << GENERATION_SHIFT | (state as u64) << STATE_SHIFT)
     }
 
+    #[inline]
     pub(crate) fn generation(self) -> Generation {
         Generation::new(self.0 >> GENERATION_SHIFT).unwrap_or(Generation::MAX)
     }
 
+    #[inline]
     pub(crate) const fn state(self) -> PageState {
         PageState::ALL[((self.0 & STATE_MASK) >> STATE_SHIFT) as usize & 7]
     }
 
     /// Open tickets that name the page.
+    #[inline]
     pub(crate) const fn holds(self) -> u16 {
         (self.0 & HOLDS_MASK) as u16
     }
 
     /// An outside party may be writing the page.
+    #[inline]
     pub(crate) const fn is_writing(self) -> bool {
         self.0 & WRITING != 0
     }
 
     /// The engine keeps the page in its own index arrays; no reservation does.
+    #[inline]
     pub(crate) const fn is_detached(self) -> bool {
         self.0 & DETACHED != 0
     }
 
     /// The page belonged to a reservation that was revoked while it was borrowed.
+    #[inline]
     pub(crate) const fn is_borrowed(self) -> bool {
         self.0 & BORROWED != 0
     }
 
     /// Says whether a handle of `generation` may read: live, that very generation, no outside writer.
+    #[inline]
     pub(crate) const fn is_readable_as(self, generation: Generation) -> bool {
         self.0 & READABLE_MASK == Self::new(generation, PageState::Live).0
     }
 
     /// A device still cleans the page behind a fence that its lane waits for; the host keeps off.
+    #[inline]
     pub(crate) const fn is_pending(self) -> bool {
         self.0 & PENDING != 0
     }
 
+    #[inline]
     pub(crate) fn with_state(self, to: PageState) -> Self {
         debug_assert!(self.state().may_become(to), "{:?} may not become {to:?}", self.state());
         Self(self.0 & !STATE_MASK | (to as u64) << STATE_SHIFT)
@@ -128,16 +138,32 @@ impl StampWord {
 
     /// The next generation, which ends the life that the page is in. Saturates at the 40 bits' end, where no page is
     /// ever handed out: see [`is_spent`](Self::is_spent).
+    #[inline]
     pub(crate) fn bumped(self) -> Self {
         if self.generation() == Generation::MAX { self } else { Self(self.0 + (1 << GENERATION_SHIFT)) }
     }
 
+    /// The next life, before it is sorted: generation bumped, flags gone, tickets still counted.
+    #[inline]
+    pub(crate) fn released(self) -> Self {
+        Self::new(self.bumped().generation(), PageState::Live).with_holds_of(self)
+    }
+
+    /// The word of a released page that is free at once; `None` when a ticket names it or its lives are used up.
+    #[inline]
+    pub(crate) fn freed(self, last: Generation) -> Option<Self> {
+        let released = self.released();
+        (self.holds() == 0 && !released.is_spent(last)).then(|| released.with_state(PageState::Free))
+    }
+
     /// Says whether the page has used up its lives: generation `last` is reached by a bump, and never issued.
+    #[inline]
     pub(crate) fn is_spent(self, last: Generation) -> bool {
         self.generation() >= last
     }
 
     /// One ticket more; `None` when 65,535 are open.
+    #[inline]
     pub(crate) const fn held(self) -> Option<Self> {
         if self.holds() == u16::MAX {
             return None;
@@ -146,6 +172,7 @@ impl StampWord {
     }
 
     /// One ticket less; `None` when none was open.
+    #[inline]
     pub(crate) const fn unheld(self) -> Option<Self> {
         if self.holds() == 0 {
             return None;
@@ -154,26 +181,32 @@ impl StampWord {
     }
 
     /// The tickets of another word of the same page; its flags are left behind.
+    #[inline]
     pub(crate) const fn with_holds_of(self, other: Self) -> Self {
         Self(self.0 & !HOLDS_MASK | other.0 & HOLDS_MASK)
     }
 
+    #[inline]
     pub(crate) const fn with_writing(self, on: bool) -> Self {
         self.with_flag(WRITING, on)
     }
 
+    #[inline]
     pub(crate) const fn with_detached(self, on: bool) -> Self {
         self.with_flag(DETACHED, on)
     }
 
+    #[inline]
     pub(crate) const fn with_borrowed(self, on: bool) -> Self {
         self.with_flag(BORROWED, on)
     }
 
+    #[inline]
     pub(crate) const fn with_pending(self, on: bool) -> Self {
         self.with_flag(PENDING, on)
     }
 
+    #[inline]
     const fn with_flag(self, flag: u64, on: bool) -> Self {
         Self(if on { self.0 | flag } else { self.0 & !flag })
     }
@@ -192,40 +225,48 @@ impl Extent {
     pub(crate) const DIRTY: Self = Self(WHOLE);
 
     /// Tokens that may be read.
+    #[inline]
     pub(crate) const fn written(self) -> u32 {
         self.0 & EXTENT_MASK
     }
 
     /// Tokens that may ever have been written in this life of the page.
+    #[inline]
     pub(crate) const fn high(self) -> u32 {
         (self.0 >> EXTENT_BITS) & EXTENT_MASK
     }
 
     /// Bytes anywhere in the page may have been written, padding included.
+    #[inline]
     pub(crate) const fn is_whole(self) -> bool {
         self.0 & WHOLE != 0
     }
 
     /// Nothing was ever written: the page is still zero.
+    #[inline]
     pub(crate) const fn is_untouched(self) -> bool {
         self.high() == 0 && !self.is_whole()
     }
 
     /// Tokens to zero: `page_tokens` when the whole page is suspect.
+    #[inline]
     pub(crate) const fn dirty_tokens(self, page_tokens: u32) -> u32 {
         if self.is_whole() { page_tokens } else { self.high() }
     }
 
+    #[inline]
     pub(crate) const fn with_written(self, tokens: u32) -> Self {
         let high = if tokens > self.high() { tokens } else { self.high() };
         Self(self.0 & WHOLE | high << EXTENT_BITS | tokens)
     }
 
+    #[inline]
     pub(crate) const fn with_high(self, tokens: u32) -> Self {
         let high = if tokens > self.high() { tokens } else { self.high() };
         Self(self.0 & (WHOLE | EXTENT_MASK) | high << EXTENT_BITS)
     }
 
+    #[inline]
     pub(crate) const fn whole(self) -> Self {
         Self(self.0 | WHOLE)
     }
@@ -241,6 +282,7 @@ pub(crate) struct PageMeta {
 }
 
 impl PageMeta {
+    #[inline]
     pub(crate) fn new(word: StampWord, extent: Extent) -> Self {
         Self {
             stamp: AtomicU64::new(word.0),
@@ -251,6 +293,7 @@ impl PageMeta {
     }
 
     /// The stamp, for whoever holds the pool's lock.
+    #[inline]
     pub(crate) fn word(&self) -> StampWord {
         // Relaxed: all stores are made under the lock that the caller holds.
         StampWord(self.stamp.load(Ordering::Relaxed))
@@ -260,6 +303,7 @@ impl PageMeta {
     ///
     /// # Memory ordering
     /// Acquire, paired with the Release of [`publish`](Self::publish): owner and extent of that life are visible.
+    #[inline]
     pub(crate) fn word_for_reader(&self) -> StampWord {
         StampWord(self.stamp.load(Ordering::Acquire))
     }
@@ -268,11 +312,13 @@ impl PageMeta {
     ///
     /// # Memory ordering
     /// Release: who sees the stamp sees owner and extent as they were set before.
+    #[inline]
     pub(crate) fn publish(&self, word: StampWord) {
         self.stamp.store(word.0, Ordering::Release);
     }
 
     /// Hands a free page to `owner` and answers its generation; only under the pool's lock.
+    #[inline]
     pub(crate) fn issue(&self, owner: OwnerId) -> Generation {
         let word = self.word().with_state(PageState::Live);
         // Relaxed: published by the store of the stamp.
@@ -291,11 +337,22 @@ impl PageMeta {
         self.publish(word.held().unwrap_or(word));
     }
 
+    /// Makes a released page nobody's; only under the pool's lock.
+    #[inline]
+    pub(crate) fn free(&self, word: StampWord) {
+        self.clear_owner();
+        // Without bytes nothing is cleaned, but what was written was written by this owner.
+        self.set_extent(Extent::default());
+        self.publish(word);
+    }
+
+    #[inline]
     pub(crate) fn owner(&self) -> Option<OwnerId> {
         // Relaxed: ordered by the load of the stamp before it, or by the pool's lock.
         OwnerId::new(self.owner.load(Ordering::Relaxed))
     }
 
+    #[inline]
     pub(crate) fn clear_owner(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }
@@ -304,20 +361,24 @@ impl PageMeta {
     ///
     /// # Memory ordering
     /// Acquire, paired with [`set_extent`](Self::set_extent): the bytes of the written tokens are visible.
+    #[inline]
     pub(crate) fn extent(&self) -> Extent {
         Extent(self.extent.load(Ordering::Acquire))
     }
 
     /// Sets how far the page is written; only its one holder does, after the bytes are there.
+    #[inline]
     pub(crate) fn set_extent(&self, extent: Extent) {
         self.extent.store(extent.0, Ordering::Release);
     }
 
     /// The tick of the pool's byte clock at which the page was last written. A hint for zeroing, nothing else.
+    #[inline]
     pub(crate) fn heat(&self) -> u32 {
         self.heat.load(Ordering::Relaxed)
     }
 
+    #[inline]
     pub(crate) fn set_heat(&self, tick: u32) {
         self.heat.store(tick, Ordering::Relaxed);
     }

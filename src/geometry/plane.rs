@@ -31,18 +31,21 @@ impl Plane {
 
     /// Returns the number of separate runs of one token in a page.
     #[must_use]
+    #[inline]
     pub const fn runs(&self) -> u32 {
         self.runs
     }
 
     /// Returns the bytes of one run of one token.
     #[must_use]
+    #[inline]
     pub const fn run_bytes(&self) -> u32 {
         self.run_bytes
     }
 
     /// Returns the bytes of one token in this plane, all runs together.
     #[must_use]
+    #[inline]
     pub const fn token_bytes(&self) -> u64 {
         // u32 * u32 always fits in u64
         self.runs as u64 * self.run_bytes as u64

@@ -62,9 +62,9 @@ impl<M: PageMemory> PagePool<M> {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
-        let (key, core) = self.inner.promise(&mut state, request.owner, needed, Status::Admitted);
+        let core = state.open_record(request.owner, Status::Admitted, needed);
         drop(state);
-        Ok(Admitted { lease: Lease::new(self.clone(), key, request.owner, core), max_tokens: request.max_tokens })
+        Ok(Admitted { lease: Lease::new(self.clone(), request.owner, core), max_tokens: request.max_tokens })
     }
 
     /// Admits a request and reserves its first `tokens` tokens, in one step under one lock.
@@ -78,47 +78,26 @@ impl<M: PageMemory> PagePool<M> {
     /// # Errors
     ///
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
+    #[inline]
     pub fn reserve(&self, proof: &CapacityProof, request: Request, tokens: u64) -> Result<Reservation<M>, AdmitError> {
-        if tokens > request.max_tokens {
-            let max_tokens = request.max_tokens;
-            return Err(AdmitError::PastMax { request, asked_tokens: tokens, max_tokens });
+        if request.claim().is_some() {
+            return self.reserve_claimed(proof, request, tokens);
         }
-        let inner = &*self.inner;
-        let now = inner.memory.geometry().pages_for_tokens(tokens);
-        let (mut state, needed) = loop {
-            if let Some(token) = request.claim() {
-                match self.claimed_before(token, &request, tokens) {
-                    Ok(Some(again)) => return Ok(again),
-                    Ok(None) => {}
-                    Err(source) => return Err(AdmitError::Claim { request, source }),
-                }
+        // One word comes back from there and the reservation is made here: its copies would cost as much as its lock.
+        match self.inner.reserve(proof, &request, tokens) {
+            Ok(core) => {
+                let lease = Lease::new(self.clone(), request.owner, core);
+                Ok(Reservation::new(lease, request.max_tokens, tokens))
             }
-            let (state, needed) = match inner.room_for(proof, &request, now) {
-                Ok(room) => room,
-                Err(refusal) => return Err(refusal.with(request)),
-            };
-            // The lock was free in between: another thread may have been answered for the same claim.
-            if request.claim().is_none_or(|token| !state.claims.contains_key(&token.id)) {
-                break (state, needed);
-            }
-        };
-        let behind_fences = needed.saturating_sub(state.unpromised());
-        let (key, core) = inner.promise(&mut state, request.owner, needed - behind_fences, Status::Reserved);
-        inner.take(&mut state, key, &core, request.owner, now - behind_fences);
-        if behind_fences > 0 {
-            inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
+            Err(refusal) => Err(refusal.with(request)),
         }
-        if let Some(token) = request.claim() {
-            state.note_claim(token, &request, tokens);
-        }
-        drop(state);
-        let lease = Lease::new(self.clone(), key, request.owner, core);
-        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
     }
 }
 
 /// Why there is no room, before the request is put back into the error.
-enum Refusal {
+pub(super) enum Refusal {
+    PastMax { asked_tokens: u64 },
+    Claim(super::ClaimError),
     Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64 },
     Rejected(RejectReason),
     ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
@@ -128,8 +107,13 @@ enum Refusal {
 
 impl Refusal {
     #[cold]
-    fn with(self, request: Request) -> AdmitError {
+    pub(super) fn with(self, request: Request) -> AdmitError {
         match self {
+            Self::PastMax { asked_tokens } => {
+                let max_tokens = request.max_tokens;
+                AdmitError::PastMax { request, asked_tokens, max_tokens }
+            }
+            Self::Claim(source) => AdmitError::Claim { request, source },
             Self::Full { needed_pages, free_pages, pending_pages, promised_pages } => {
                 AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages }
             }
@@ -144,8 +128,32 @@ impl Refusal {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// Finds room for a request and takes its first pages.
+    pub(super) fn reserve(&self, proof: &CapacityProof, request: &Request, tokens: u64) -> Result<Arc<Core>, Refusal> {
+        if tokens > request.max_tokens {
+            return Err(Refusal::PastMax { asked_tokens: tokens });
+        }
+        let now = self.memory.geometry().pages_for_tokens(tokens);
+        let (mut state, needed) = self.room_for(proof, request, now)?;
+        // Another try may have come first while the lock was free.
+        if request.claim().is_some_and(|token| state.claims.contains_key(&token.id)) {
+            return Err(Refusal::Claim(super::ClaimError::InUse));
+        }
+        let behind_fences = needed.saturating_sub(state.unpromised());
+        let core = state.open_record(request.owner, Status::Reserved, needed - now);
+        self.issue_free(&mut state, &core, request.owner, now - behind_fences);
+        if behind_fences > 0 {
+            self.issue_fenced(&mut state, &core, request.owner, behind_fences);
+        }
+        if let Some(token) = request.claim() {
+            state.note_claim(token, request, tokens);
+        }
+        Ok(core)
+    }
+
     /// Finds room for a request, or says why there is none. On success the lock is still held. When the request names a
     /// lane, up to `now` pages may come from behind fences that the lane was told to wait for.
+    #[inline]
     fn room_for(
         &self,
         proof: &CapacityProof,
@@ -157,18 +165,31 @@ impl<M: PageMemory> Inner<M> {
         }
         let needed_pages = self.memory.geometry().pages_for_tokens(request.max_tokens);
         let mut state = self.state.lock();
-        loop {
-            self.check_gate(&mut state, proof, request, needed_pages)?;
-            if state.unpromised() >= needed_pages {
-                return Ok((state, needed_pages));
-            }
+        self.check_gate(&mut state, proof, request, needed_pages)?;
+        if state.unpromised() < needed_pages {
+            state = self.find_room(state, proof, request, needed_pages, now)?;
+        }
+        Ok((state, needed_pages))
+    }
+
+    /// Looks for room behind quarantine, fences and zeroing, while the gate lets the request through.
+    #[cold]
+    fn find_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        proof: &CapacityProof,
+        request: &Request,
+        needed_pages: u64,
+        now: u64,
+    ) -> Result<MutexGuard<'a, State>, Refusal> {
+        while state.unpromised() < needed_pages {
             state = match self.gather(state, needed_pages) {
                 Gathered::Some(state) => state,
                 Gathered::Nothing(mut state) => {
                     if let Some(lane) = request.lane {
                         let missing = needed_pages - state.unpromised();
                         if missing <= now && self.order_fences(&mut state, lane, missing) {
-                            return Ok((state, needed_pages));
+                            return Ok(state);
                         }
                     }
                     state.totals.full += 1;
@@ -180,10 +201,13 @@ impl<M: PageMemory> Inner<M> {
                     });
                 }
             };
+            self.check_gate(&mut state, proof, request, needed_pages)?;
         }
+        Ok(state)
     }
 
     /// What no amount of waiting for pages would change.
+    #[inline]
     fn check_gate(
         &self,
         state: &mut State,
@@ -231,17 +255,6 @@ impl<M: PageMemory> Inner<M> {
         if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
     }
 
-    /// Opens a record and promises it pages that are free.
-    fn promise(&self, state: &mut State, owner: OwnerId, pages: u64, status: Status) -> (RecordKey, Arc<Core>) {
-        let (key, core) = state.open_record(owner, status);
-        if let Some(record) = state.records.get_mut(key) {
-            record.promised = pages;
-        }
-        state.promised += pages;
-        state.totals.admitted += 1;
-        (key, core)
-    }
-
     /// Takes promised pages: cannot fail, since a promise is backed by free pages.
     fn take(&self, state: &mut State, key: RecordKey, core: &Core, owner: OwnerId, pages: u64) {
         if let Some(record) = state.records.get_mut(key) {
@@ -252,17 +265,15 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Makes free pages live and appends them to a reservation's list.
+    #[inline]
     fn issue_free(&self, state: &mut State, core: &Core, owner: OwnerId, pages: u64) {
-        let State { free, .. } = state;
-        let count = pages as u32;
-        let from = free.len().saturating_sub(count as usize);
-        let mut taken = free.drain(from..).rev();
-        core.pages.extend(count, || {
-            let page = taken.next().unwrap_or(u32::MAX);
-            self.meta(page).issue(owner);
-            page
-        });
-        drop(taken);
+        let kept = state.free.len() - pages as usize;
+        let (metas, taken) = (&*self.metas, &state.free[kept..]);
+        for page in taken {
+            metas[*page as usize].issue(owner);
+        }
+        core.pages.extend(taken.iter().rev().copied());
+        state.free.truncate(kept);
         state.live += pages;
         state.totals.pages_issued += pages;
     }
@@ -298,12 +309,10 @@ impl<M: PageMemory> Inner<M> {
             if usable.is_empty() {
                 continue;
             }
-            let mut taken = usable.iter();
-            core.pages.extend(usable.len() as u32, || {
-                let page = taken.next().copied().unwrap_or(u32::MAX);
-                self.meta(page).issue_pending(owner);
-                page
-            });
+            core.pages.extend(usable.iter().map(|page| {
+                self.meta(*page).issue_pending(owner);
+                *page
+            }));
             state.live += usable.len() as u64;
             state.totals.pages_issued += usable.len() as u64;
             core.off_limits.fetch_add(1, Ordering::Release);

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{PagePool, RecordKey, State};
-use crate::admission::Request;
+use super::{PagePool, State};
+use crate::admission::{CapacityProof, Request};
+use crate::error::AdmitError;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::PageMemory;
@@ -54,7 +55,7 @@ pub enum ClaimError {
 #[derive(Debug)]
 pub(crate) enum Standing {
     Out,
-    Kept { key: RecordKey, core: Arc<Core>, extents: Extents },
+    Kept { core: Arc<Core>, extents: Extents },
     Ended,
 }
 
@@ -105,8 +106,32 @@ impl State {
 }
 
 impl<M: PageMemory> PagePool<M> {
+    /// Gives the pages of an earlier try again, or new ones when there was none.
+    #[cold]
+    pub(super) fn reserve_claimed(
+        &self,
+        proof: &CapacityProof,
+        request: Request,
+        tokens: u64,
+    ) -> Result<Reservation<M>, AdmitError> {
+        if let Some(token) = request.claim().filter(|_| tokens <= request.max_tokens) {
+            match self.claimed_before(token, &request, tokens) {
+                Ok(Some(again)) => return Ok(again),
+                Ok(None) => {}
+                Err(source) => return Err(AdmitError::Claim { request, source }),
+            }
+        }
+        match self.inner.reserve(proof, &request, tokens) {
+            Ok(core) => {
+                let lease = Lease::new(self.clone(), request.owner, core);
+                Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
+            }
+            Err(refusal) => Err(refusal.with(request)),
+        }
+    }
+
     /// Gives the pages of an earlier try again. `None` when there was none.
-    pub(super) fn claimed_before(
+    fn claimed_before(
         &self,
         token: ClaimToken,
         request: &Request,
@@ -126,16 +151,16 @@ impl<M: PageMemory> PagePool<M> {
                 claim.standing = Standing::Ended;
                 Err(ClaimError::Ended)
             }
-            Standing::Kept { key, core, extents } => {
+            Standing::Kept { core, extents } => {
                 claim.expires_at_ns = token.expires_at_ns;
                 if core.header.is_revoked() {
                     claim.standing = Standing::Ended;
                     drop(state);
-                    self.inner.end_lease(key, core);
+                    self.inner.end_lease(core);
                     return Err(ClaimError::Ended);
                 }
                 drop(state);
-                let lease = Lease::new(self.clone(), key, request.owner, core);
+                let lease = Lease::new(self.clone(), request.owner, core);
                 Ok(Some(Reservation::resume(lease, extents).with_claim(Some(token))))
             }
         }
@@ -149,15 +174,15 @@ impl<M: PageMemory> PagePool<M> {
         let mut expired = Vec::new();
         for claim in state.claims.values_mut().filter(|claim| claim.expires_at_ns <= now_ns) {
             match std::mem::replace(&mut claim.standing, Standing::Ended) {
-                Standing::Kept { key, core, .. } => expired.push((key, core)),
+                Standing::Kept { core, .. } => expired.push(core),
                 before => claim.standing = before,
             }
         }
         state.forget_old_claims();
         drop(state);
         let count = expired.len() as u64;
-        for (key, core) in expired {
-            self.inner.end_lease(key, core);
+        for core in expired {
+            self.inner.end_lease(core);
         }
         count
     }
@@ -165,16 +190,16 @@ impl<M: PageMemory> PagePool<M> {
 
 impl<M: PageMemory> Inner<M> {
     /// Keeps the pages of a claim whose reservation was dropped before it was confirmed.
-    pub(crate) fn keep_claim(&self, token: ClaimToken, key: RecordKey, core: Arc<Core>, extents: Extents) {
+    pub(crate) fn keep_claim(&self, token: ClaimToken, core: Arc<Core>, extents: Extents) {
         let mut state = self.state.lock();
         if let Some(claim) = state.claims.get_mut(&token.id) {
             if matches!(claim.standing, Standing::Out) && !core.header.is_revoked() {
-                claim.standing = Standing::Kept { key, core, extents };
+                claim.standing = Standing::Kept { core, extents };
                 return;
             }
             claim.standing = Standing::Ended;
         }
         drop(state);
-        self.end_lease(key, core);
+        self.end_lease(core);
     }
 }

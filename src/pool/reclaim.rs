@@ -177,7 +177,7 @@ impl<M: PageMemory> Inner<M> {
         };
         let pages: Vec<u32> = (0..self.metas.len() as u32).filter(|page| is_theirs(*page)).collect();
         state.detached -= pages.len() as u64;
-        self.let_go(state, false, |each| pages.iter().for_each(|page| each(*page)))
+        self.let_go(state, pages.into_iter())
     }
 
     /// Pages that an owner has, or that still carry its name.

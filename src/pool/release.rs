@@ -19,7 +19,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Heat, PageMemory};
 use crate::stamp::{Extent, PageState, StampWord};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes written after which a page counts as gone from the cache: half a usual L2.
 const HOT_TICKS: u32 = (1 << 20) >> 16;
@@ -47,20 +47,20 @@ pub(crate) struct Leaving {
 
 impl<M: PageMemory> Inner<M> {
     /// Ends a reservation or an admission: its promise and its pages go back.
-    pub(crate) fn end_lease(&self, key: RecordKey, core: Arc<Core>) -> Released {
+    pub(crate) fn end_lease(&self, core: Arc<Core>) -> Released {
         let mut state = self.state.lock();
         if core.header.is_revoked() {
-            drop_revoked(&mut state, key);
+            drop_revoked(&mut state, core.key);
             return Released { was_revoked: true, ..Released::default() };
         }
         // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
         let borrowed = core.header.borrows() > 0 && core.header.revoke() == Revocation::LastBorrower;
-        self.forget_promise(&mut state, key);
         let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
         if borrowed {
-            set_status(&mut state, key, Status::Zombie);
+            self.forget_promise(&mut state, core.key);
+            set_status(&mut state, core.key, Status::Zombie);
         } else {
-            state.close_record(key, core);
+            state.close_record(core);
         }
         self.finish_leaving(state, leaving)
     }
@@ -73,44 +73,85 @@ impl<M: PageMemory> Inner<M> {
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
     pub(crate) fn let_go_of_list(&self, state: &mut State, core: &Core, from: u32, borrowed: bool) -> Leaving {
-        self.let_go(state, borrowed, |each| core.pages.for_each_from(from, each))
+        let first_freed = state.free.len();
+        let mut leaving = Leaving::default();
+        for run in core.pages.runs_from(from) {
+            let clean = if borrowed { 0 } else { self.free_at_once(state, run) };
+            let rest = run[clean..].iter().map(|page| page.load(Ordering::Relaxed));
+            rest.for_each(|page| self.let_go_of_page(state, borrowed, page, &mut leaving));
+            leaving.released.pages += run.len() as u64;
+        }
+        self.end_letting_go(state, first_freed, &mut leaving);
+        leaving
     }
 
-    /// Bumps, then looks at hazards, then sorts the pages that `pages` names into free, cleaning and quarantined.
-    pub(crate) fn let_go(&self, state: &mut State, borrowed: bool, pages: impl FnOnce(&mut dyn FnMut(u32))) -> Leaving {
-        let mut leaving = Leaving { batch: state.batches.pop().unwrap_or_default(), released: Released::default() };
-        let (tick, last) = (self.tick(), self.config.last_generation());
-        let crowded = self.metas.len() - state.parked.len() > state.target as usize;
+    /// Bumps, then looks at hazards, then sorts the pages into free, cleaning and quarantined.
+    pub(crate) fn let_go(&self, state: &mut State, pages: impl Iterator<Item = u32>) -> Leaving {
         let first_freed = state.free.len();
-        pages(&mut |page| {
-            let meta = self.meta(page);
-            let (word, extent) = (meta.word(), meta.extent());
-            let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
+        let mut leaving = Leaving::default();
+        for page in pages {
+            self.let_go_of_page(state, false, page, &mut leaving);
             leaving.released.pages += 1;
-            if borrowed || word.holds() > 0 {
-                meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
-                state.quarantined.push(page);
-                leaving.released.quarantined_pages += 1;
-            } else if self.is_clean(extent) && !crowded && !word.is_spent(last) {
-                meta.clear_owner();
-                // Without bytes nothing is cleaned, but what was written was written by this owner.
-                meta.set_extent(Extent::default());
-                meta.publish(word.with_state(PageState::Free));
-                state.free.push(page);
-            } else {
-                meta.publish(word.with_state(PageState::Cleaning));
-                leaving.batch.push(self.clean_page(page, tick));
-            }
+        }
+        self.end_letting_go(state, first_freed, &mut leaving);
+        leaving
+    }
+
+    /// Frees the pages at the front of a run that nothing holds and nobody wrote, and answers how many. The usual case,
+    /// in a loop of its own with nothing else in it: it takes half the time of [`let_go_of_page`](Self::let_go_of_page).
+    #[inline]
+    fn free_at_once(&self, state: &mut State, run: &[AtomicU32]) -> usize {
+        if self.is_crowded(state) || M::HAS_BYTES && self.outsiders_write() {
+            return 0;
+        }
+        let (metas, last) = (&*self.metas, self.config.last_generation());
+        let clean = run.iter().take_while(|page| {
+            let meta = &metas[page.load(Ordering::Relaxed) as usize];
+            let freed = if M::HAS_BYTES && !meta.extent().is_untouched() { None } else { meta.word().freed(last) };
+            freed.inspect(|word| meta.free(*word)).is_some()
         });
+        let clean = clean.count();
+        state.free.extend(run[..clean].iter().map(|page| page.load(Ordering::Relaxed)));
+        clean
+    }
+
+    fn let_go_of_page(&self, state: &mut State, borrowed: bool, page: u32, leaving: &mut Leaving) {
+        let meta = self.meta(page);
+        let (word, extent) = (meta.word(), meta.extent());
+        let may_be_free = !borrowed && self.is_clean(extent) && !self.is_crowded(state);
+        if let Some(word) = word.freed(self.config.last_generation()).filter(|_| may_be_free) {
+            meta.free(word);
+            state.free.push(page);
+        } else if borrowed || word.holds() > 0 {
+            meta.publish(word.released().with_state(PageState::Quarantined).with_borrowed(borrowed));
+            state.quarantined.push(page);
+            leaving.released.quarantined_pages += 1;
+        } else {
+            meta.publish(word.released().with_state(PageState::Cleaning));
+            if leaving.batch.is_empty() {
+                leaving.batch = state.batches.pop().unwrap_or_default();
+            }
+            leaving.batch.push(self.clean_page(page, self.tick()));
+        }
+    }
+
+    /// Says whether more pages are in circulation than should be.
+    #[inline]
+    pub(super) fn is_crowded(&self, state: &State) -> bool {
+        self.metas.len() - state.parked.len() > state.target as usize
+    }
+
+    /// Looks at the hazards, after every stamp was bumped.
+    #[inline]
+    fn end_letting_go(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         state.live -= leaving.released.pages;
         state.totals.pages_released += leaving.released.pages;
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         if !state.announced.is_empty() {
-            self.quarantine_announced(state, first_freed, &mut leaving);
+            self.quarantine_announced(state, first_freed, leaving);
         }
         self.note_quarantine(state);
         state.in_hand += leaving.batch.len() as u64;
-        leaving
     }
 
     /// Says whether nobody can have written a page with this extent.
@@ -194,10 +235,15 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Called by a guard by handle that ended: if anybody waits for pages, look whether this was the last reader.
+    #[inline]
     pub(crate) fn reader_ended(&self) {
-        if self.quarantine_hint.load(Ordering::Relaxed) == 0 {
-            return;
+        if self.quarantine_hint.load(Ordering::Relaxed) != 0 {
+            self.look_at_quarantine();
         }
+    }
+
+    #[cold]
+    fn look_at_quarantine(&self) {
         // A busy lock means that somebody works on the lists; the next admission or `maintain` looks again.
         if let Some(mut state) = self.state.try_lock() {
             self.collect_quarantine(&mut state);
@@ -206,7 +252,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Called by the borrow that ended last on a revoked reservation: its pages may go on.
     #[cold]
-    pub(crate) fn last_borrow_ended(&self, key: RecordKey, core: &Core) {
+    pub(crate) fn last_borrow_ended(&self, core: &Core) {
         let mut state = self.state.lock();
         core.pages.for_each_from(0, |page| {
             let meta = self.meta(page);
@@ -215,7 +261,7 @@ impl<M: PageMemory> Inner<M> {
                 meta.publish(word.with_borrowed(false));
             }
         });
-        state.records.remove(key);
+        state.records.remove(core.key);
         self.collect_quarantine(&mut state);
     }
 
@@ -225,12 +271,11 @@ impl<M: PageMemory> Inner<M> {
         let word = meta.word();
         meta.clear_owner();
         meta.set_extent(Extent::default());
-        let crowded = self.metas.len() - state.parked.len() > state.target as usize;
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
             state.retired += 1;
             state.epoch += 1;
-        } else if crowded {
+        } else if self.is_crowded(state) {
             meta.publish(word.with_state(PageState::Parked));
             state.parked.push(page);
             state.parked_resident.push(page);
@@ -294,7 +339,7 @@ impl<M: PageMemory> PagePool<M> {
             }
         }
         state.detached -= handles.len() as u64;
-        let leaving = inner.let_go(&mut state, false, |each| handles.iter().for_each(|handle| each(handle.index())));
+        let leaving = inner.let_go(&mut state, handles.iter().map(PageHandle::index));
         Ok(inner.finish_leaving(state, leaving))
     }
 }
@@ -314,13 +359,18 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
+    #[inline]
     pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
-        let Leaving { batch, released } = leaving;
         // A promise that ended may have been what kept free pages in circulation.
         self.park_surplus(&mut state);
-        if batch.is_empty() {
-            state.keep_batch(batch);
-        } else if self.config.clean_mode() == crate::config::CleanMode::Later {
+        if !leaving.batch.is_empty() {
+            self.clean_leaving(state, leaving.batch);
+        }
+        leaving.released
+    }
+
+    fn clean_leaving(&self, mut state: MutexGuard<'_, State>, batch: Vec<CleanPage>) {
+        if self.config.clean_mode() == crate::config::CleanMode::Later {
             state.in_hand -= batch.len() as u64;
             state.dirty.extend(batch.iter().map(|clean| clean.page));
             state.keep_batch(batch);
@@ -329,7 +379,6 @@ impl<M: PageMemory> Inner<M> {
             drop(state);
             self.clean_in_hand(batch);
         }
-        released
     }
 }
 

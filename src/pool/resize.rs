@@ -175,7 +175,15 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Parks free pages that no promise needs, as long as too many are in circulation.
-    pub(crate) fn park_surplus(&self, state: &mut State) {
+    #[inline]
+    pub(super) fn park_surplus(&self, state: &mut State) {
+        if self.is_crowded(state) {
+            self.park(state);
+        }
+    }
+
+    #[cold]
+    fn park(&self, state: &mut State) {
         let surplus = self.circulating(state).saturating_sub(state.target);
         let count = u64::from(surplus).min(state.unpromised()) as usize;
         // The coldest of the free pages: those at the bottom of the stack.

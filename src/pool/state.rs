@@ -105,7 +105,7 @@ pub(crate) struct State {
     pub(crate) epoch: u64,
     pub(crate) suspended: bool,
     pub(crate) records: SlotMap<RecordKey, Record>,
-    pub(crate) idle: Vec<(RecordKey, Arc<Core>)>,
+    pub(crate) idle: Vec<Arc<Core>>,
     pub(crate) tickets: SlotMap<TicketKey, Ticket>,
     pub(crate) next_ticket: u64,
     pub(crate) claims: HashMap<u128, Claim>,
@@ -161,33 +161,43 @@ impl State {
         self.cleaning() + self.quarantined.len() as u64
     }
 
-    /// Takes a record for `owner`: a used one, else a new one.
-    pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status) -> (RecordKey, Arc<Core>) {
-        if let Some((key, core)) = self.idle.pop()
-            && let Some(record) = self.records.get_mut(key)
+    /// Takes a record for `owner`, a used one, else a new one, and promises it pages that are free.
+    #[inline]
+    pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
+        self.promised += promised;
+        self.totals.admitted += 1;
+        if let Some(core) = self.idle.pop()
+            && let Some(record) = self.records.get_mut(core.key)
         {
             record.owner = owner;
             record.status = status;
-            return (key, core);
+            record.promised = promised;
+            return core;
         }
-        let core = Arc::new(Core::new());
-        let record = Record { core: Arc::clone(&core), owner, promised: 0, status };
-        (self.records.insert(record), core)
+        self.make_record(owner, status, promised)
     }
 
-    /// Gives a record back after its pages went. A core that grew large, was revoked, or that a forgotten guard or an open
-    /// ticket still counts in is not kept.
-    pub(crate) fn close_record(&mut self, key: RecordKey, core: Arc<Core>) {
+    #[cold]
+    fn make_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
+        let make = |key| Record { core: Arc::new(Core::new(key)), owner, promised, status };
+        let key = self.records.insert_with_key(make);
+        Arc::clone(&self.records[key].core)
+    }
+
+    /// Gives a record back after its pages went, and its promise. A core that grew large, was revoked, or that a forgotten
+    /// guard or an open ticket still counts in is not kept.
+    #[inline]
+    pub(crate) fn close_record(&mut self, core: Arc<Core>) {
         const KEPT_PAGES: usize = 4096;
+        let Some(record) = self.records.get_mut(core.key) else { return };
+        self.promised -= std::mem::take(&mut record.promised);
         let counted_in = core.header.borrows() > 0 || core.off_limits.load(Ordering::Acquire) > 0;
-        if core.header.is_revoked() || counted_in || core.pages.capacity() > KEPT_PAGES {
-            self.records.remove(key);
+        if core.header.is_revoked() || counted_in || core.pages.has_room_past(KEPT_PAGES) {
+            self.records.remove(core.key);
             return;
         }
+        record.status = Status::Idle;
         core.pages.truncate(0);
-        if let Some(record) = self.records.get_mut(key) {
-            record.status = Status::Idle;
-            self.idle.push((key, core));
-        }
+        self.idle.push(core);
     }
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Inner, PagePool, RecordKey, State, TicketKey};
+use super::{Inner, PagePool, State, TicketKey};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::hazard;
@@ -155,7 +155,7 @@ impl<M: PageMemory> Inner<M> {
             let meta = self.meta(*page);
             meta.set_extent(meta.extent().whole());
         }
-        let shared = state.records.get(lease.key()).map(|record| Arc::clone(&record.core));
+        let shared = state.records.get(core.key).map(|record| Arc::clone(&record.core));
         core.off_limits.fetch_add(1, Ordering::Release);
         Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, shared))
     }
@@ -200,12 +200,7 @@ impl<M: PageMemory> Inner<M> {
     /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
     /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
     /// Pages that are read move to fresh ones, all of them or none.
-    pub(crate) fn keep_readers_off(
-        &self,
-        key: RecordKey,
-        core: &Core,
-        rewritten: &[(u32, u32)],
-    ) -> Result<(), WriteError> {
+    pub(crate) fn keep_readers_off(&self, core: &Core, rewritten: &[(u32, u32)]) -> Result<(), WriteError> {
         let mut state = self.state.lock();
         if core.header.is_revoked() {
             return Err(WriteError::Revoked);
@@ -215,7 +210,7 @@ impl<M: PageMemory> Inner<M> {
         let page_of = |(ordinal, from)| core.pages.get(ordinal).filter(is_read).map(|page| (ordinal, from, page));
         let moves: Vec<(u32, u32, u32)> = rewritten.iter().copied().filter_map(page_of).collect();
         let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
-        let owner = state.records.get(key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
+        let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
         let first = state.free.len().saturating_sub(moves.len());
         if state.unpromised() < moves.len() as u64 {
             return Err(WriteError::NoFreshPage { page });
@@ -231,7 +226,7 @@ impl<M: PageMemory> Inner<M> {
             copied = copied.and_then(|()| self.copy_prefix(page, fresh, from));
         }
         if let Err(error) = copied {
-            let leaving = self.let_go(&mut state, false, |each| fresh.into_iter().for_each(each));
+            let leaving = self.let_go(&mut state, fresh.into_iter());
             self.finish_leaving(state, leaving);
             return Err(error.into());
         }
@@ -241,7 +236,7 @@ impl<M: PageMemory> Inner<M> {
             core.pages.set(ordinal, fresh);
         }
         state.totals.pages_moved += fresh.len() as u64;
-        let leaving = self.let_go(&mut state, false, |each| moves.iter().for_each(|(_, _, page)| each(*page)));
+        let leaving = self.let_go(&mut state, moves.iter().map(|(_, _, page)| *page));
         self.finish_leaving(state, leaving);
         Ok(copied?)
     }
@@ -292,12 +287,11 @@ impl<M: PageMemory> Inner<M> {
             meta.set_extent(meta.extent().whole());
         });
         state.detached += handles.len() as u64;
-        self.forget_promise(&mut state, lease.key());
-        self.park_surplus(&mut state);
         core.pages.truncate(0);
-        if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
-            state.close_record(lease.key(), core);
+        if let Some(core) = state.records.get(core.key).map(|record| Arc::clone(&record.core)) {
+            state.close_record(core);
         }
+        self.park_surplus(&mut state);
         Ok(handles)
     }
 }

@@ -193,7 +193,7 @@ impl World {
         for page in pages.iter().copied() {
             let meta = self.meta(page);
             let (word, extent) = (meta.word(), meta.extent());
-            let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
+            let word = word.released();
             if self.plant == Plant::BumpAfterZero && !state.announced.contains(&page) {
                 self.clean(&[(page, extent.dirty_tokens(TOKENS))]);
             }
@@ -201,8 +201,7 @@ impl World {
                 meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
                 state.quarantined.push(page);
             } else if extent.is_untouched() {
-                meta.clear_owner();
-                meta.publish(word.with_state(PageState::Free));
+                meta.free(word.with_state(PageState::Free));
                 state.free.push(page);
             } else {
                 meta.publish(word.with_state(PageState::Cleaning));

@@ -1,0 +1,151 @@
+//! Prints each bar of this package with its ratio: `cargo bench --bench bars`, and `-- zeroing` for a part by name.
+//!
+//! All rivals of a bar take turns in short slices within one run, so that whatever else the machine does hits all of them,
+//! and the answer is the ratio of their medians. It is what to trust on a shared machine; the criterion benches show
+//! the same with times.
+
+mod rivals;
+
+use std::time::Duration;
+
+use rivals::exchange::{MutexSlotmap, MutexVec, Pagestamp};
+use rivals::reading::{
+    AcquireLoad, ByHandle, ByReservation, HazardFloor, MutexSlotmapGet, Pages, PinFloor, SlotmapGet,
+};
+use rivals::zeroing::{self, Cache, Kernel, Shape, Zeroer};
+use rivals::{Work, run_on};
+
+const ROUNDS: usize = 201;
+const SLICE: Duration = Duration::from_micros(300);
+/// Threads have to start and to meet; a longer slice hides that.
+const SLICE_OF_THREADS: Duration = Duration::from_micros(1500);
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wants = |part: &str| wanted.is_empty() || wanted.iter().any(|want| part.contains(want.as_str()));
+    if wants("exchange") {
+        exchange();
+    }
+    if wants("reading") {
+        reading();
+    }
+    if wants("zeroing") {
+        zeroing();
+    }
+}
+
+/// Whether the bar is an upper or a lower one.
+#[derive(Clone, Copy)]
+enum Bar {
+    AtMost(f64),
+    AtLeast(f64),
+    /// Shown, promised to nobody.
+    None,
+}
+
+fn report(what: &str, ratio: f64, bar: Bar) {
+    let verdict = match bar {
+        Bar::AtMost(bar) if ratio <= bar => format!("reached (at most {bar})"),
+        Bar::AtLeast(bar) if ratio >= bar => format!("reached (at least {bar})"),
+        Bar::AtMost(bar) => format!("MISSED (at most {bar})"),
+        Bar::AtLeast(bar) => format!("MISSED (at least {bar})"),
+        Bar::None => String::new(),
+    };
+    println!("{what:<64} {ratio:>6.2}  {verdict}");
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Nanoseconds per operation of each, medians over slices in turns.
+fn race(works: &[&dyn Work], threads: u32) -> Vec<f64> {
+    let slice = if threads == 1 { SLICE } else { SLICE_OF_THREADS };
+    let nanoseconds = |(took, count): (Duration, u64)| took.as_nanos() as f64 / count.max(1) as f64;
+    let operations: Vec<u64> = works
+        .iter()
+        .map(|work| (slice.as_nanos() as f64 / nanoseconds(run_on(*work, threads, 4096)).max(0.1)) as u64 + 64)
+        .collect();
+    let mut times = vec![Vec::with_capacity(ROUNDS); works.len()];
+    for round in 0..ROUNDS {
+        for turn in 0..works.len() {
+            let at = (round + turn) % works.len();
+            times[at].push(nanoseconds(run_on(works[at], threads, operations[at])));
+        }
+    }
+    times.into_iter().map(median).collect()
+}
+
+fn exchange() {
+    println!("admit + reserve + release, over Mutex<SlotMap>");
+    for threads in [1, 2] {
+        for (n, bar) in [(1, 2.0), (8, 1.25), (64, 1.0), (1024, 1.0)] {
+            let bar = if threads == 1 { bar } else { 1.25 };
+            let (ours, slotmap, vec) = (Pagestamp::new(n), MutexSlotmap::new(n), MutexVec::new(n));
+            let times = race(&[&ours, &slotmap, &vec], threads);
+            let per_page = |at: usize| times[at] / f64::from(n);
+            let what = format!(
+                "  n={n:<4} threads={threads}  {:>6.1} ns/page, slotmap {:.1}, vec {:.1}",
+                per_page(0),
+                per_page(1),
+                per_page(2)
+            );
+            report(&what, times[0] / times[1], Bar::AtMost(bar));
+        }
+    }
+}
+
+fn reading() {
+    println!("read with its guard, over a bare Acquire load");
+    for (threads, pages) in [(1, Pages::Shuffled), (1, Pages::One), (2, Pages::One)] {
+        let works: [(&str, Box<dyn Work>, Bar); 7] = [
+            ("acquire load", Box::new(AcquireLoad::new(pages)), Bar::None),
+            ("read by handle", Box::new(ByHandle::new(pages)), Bar::AtMost(3.0)),
+            ("read by reservation", Box::new(ByReservation::new(pages)), Bar::None),
+            ("store, full fence, load, store", Box::new(HazardFloor::new(pages)), Bar::None),
+            ("pin, unpin", Box::new(PinFloor::new(pages)), Bar::None),
+            ("slotmap get", Box::new(SlotmapGet::new(pages)), Bar::None),
+            ("Mutex<SlotMap> get", Box::new(MutexSlotmapGet::new(pages)), Bar::None),
+        ];
+        let faces: Vec<&dyn Work> = works.iter().map(|(_, work, _)| &**work).collect();
+        let times = race(&faces, threads);
+        let on = if matches!(pages, Pages::One) { "one page" } else { "1024 pages" };
+        for ((name, _, bar), time) in works.iter().zip(&times) {
+            report(&format!("  threads={threads} {on:<10} {name:<30} {time:>6.1} ns"), time / times[0], *bar);
+        }
+    }
+}
+
+fn zeroing() {
+    println!("zeroing on release, over the best kernel (rate)");
+    for cache in [Cache::Cold, Cache::Hot] {
+        for page_bytes in [16 << 10, 64 << 10, 256 << 10, 2 << 20] {
+            let arena_bytes = if cache == Cache::Cold { 1 << 30 } else { 16 << 20 };
+            let shape = Shape { page_bytes, arena_bytes, cache };
+            let memory = zeroing::bare_memory(shape);
+            let mut ours = zeroing::Pagestamp::new(shape);
+            let mut bare = Kernel::ALL.map(|kernel| zeroing::Bare::new(&memory, kernel, shape));
+            let mut racers: Vec<&mut dyn Zeroer> = vec![&mut ours];
+            racers.extend(bare.iter_mut().map(|bare| bare as &mut dyn Zeroer));
+            let mut times = vec![Vec::new(); racers.len()];
+            for round in 0..ROUNDS * 3 {
+                for turn in 0..racers.len() {
+                    let at = (round + turn) % racers.len();
+                    times[at].push(racers[at].zero_batch().as_nanos() as f64);
+                }
+            }
+            let bytes = (page_bytes * shape.batch() as usize) as f64;
+            let rates: Vec<f64> = times.into_iter().map(|times| bytes / median(times)).collect();
+            let best = rates[1..].iter().copied().fold(0.0, f64::max);
+            let kernels: Vec<String> = Kernel::ALL
+                .iter()
+                .zip(&rates[1..])
+                .map(|(kernel, rate)| format!("{} {rate:.1}", kernel.name()))
+                .collect();
+            println!("    GB/s: ours {:.1}, {}", rates[0], kernels.join(", "));
+            let what = format!("  {cache:?} {:>5} KiB pages, {} at once", page_bytes >> 10, shape.batch());
+            report(&what, rates[0] / best, Bar::AtLeast(0.9));
+        }
+    }
+}
