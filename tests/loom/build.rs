@@ -117,10 +117,11 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         &[
             "self.state.lock()",
             "hazard::pages_announced(",
-            "self.meta(page).word().holds()",
-            "state.announced.contains(&page)",
+            "self.meta(*page).word().holds()",
+            "state.announced.contains(page)",
             "meta.issue(owner);",
             "self.copy_prefix(page, fresh, from)",
+            "meta.set_extent(meta.extent().with_written(from));",
             "core.pages.set(ordinal, fresh);",
             "self.let_go(",
         ],
