@@ -155,12 +155,27 @@ impl<M: PageMemory> PagePool<M> {
         self.end_ticket(id)
     }
 
-    /// The memory itself.
+    /// The memory itself, for a kernel of the engine that writes pages by their addresses. From now on all of every page
+    /// counts as written to when it is cleaned, whatever its extent says; `stats` shows that addresses were given out.
     ///
     /// # Safety
     ///
-    /// 1. The caller calls neither `clean`, `decommit`, `commit` nor `write` on pages of this pool, and reads no byte that
-    ///    somebody may be writing.
+    /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
+    ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
+    ///    reclaimed.
+    /// 2. It calls neither `clean`, `decommit` nor `commit`.
+    #[must_use]
+    pub unsafe fn expose(&self) -> &M {
+        self.inner.exposed.store(true, Ordering::Relaxed);
+        &self.inner.memory
+    }
+
+    /// The memory itself, to look at: what is there is checked for neither owner nor generation.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller writes nothing, calls neither `clean`, `decommit` nor `commit`, and reads no byte that somebody may be
+    ///    writing.
     /// 2. What it reads there it gives to nobody: neither owner nor generation is checked.
     #[must_use]
     pub unsafe fn memory(&self) -> &M {
@@ -368,24 +383,6 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     }
 }
 
-impl From<NoBorrow> for ReadError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
-impl From<NoBorrow> for WriteError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
 /// The written tokens of a reservation that are being read.
 ///
 /// While it lives the reservation is neither released nor written nor rolled back:
@@ -524,8 +521,19 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         Ok(Self { borrow, tokens })
     }
 
+    /// Takes the right again on tokens that [`prepare`](Self::prepare) prepared. Since then the holder kept the reservation
+    /// to itself and none of them became written, so that no reader has seen any of them: their pages need not move.
+    pub(crate) fn again(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Self {
+        Self { borrow, tokens }
+    }
+
     pub(crate) fn tokens(&self) -> Range<u64> {
         self.tokens.clone()
+    }
+
+    /// Planes of a page.
+    pub(crate) fn planes(&self) -> usize {
+        self.borrow.inner.memory.geometry().planes().len()
     }
 
     /// Bytes of one token in a plane that exists.
@@ -548,6 +556,72 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             }
         }
         Ok(())
+    }
+
+    /// Copies some tokens of one page and plane, which are among those of the right, in any order of pages and planes.
+    /// src: `[tokens, runs, run_bytes]`, token by token.
+    pub(crate) fn store_part(
+        &mut self,
+        ordinal: u32,
+        plane: usize,
+        tokens: Range<u32>,
+        src: &[u8],
+    ) -> Result<(), WriteError> {
+        let inner = self.borrow.inner;
+        let page = self.check_part(ordinal, plane, &tokens, src.len())?;
+        for piece in pieces(&inner.memory, plane, page, tokens) {
+            // SAFETY: (1) of `PageMemory::write`: as in `store`; `check_part` found the tokens among those of the right and
+            // no write ticket or open fence on the page; `&mut self` keeps a second part away until this one is there.
+            unsafe { inner.memory.write(piece.span, &src[piece.host]) }?;
+        }
+        Ok(())
+    }
+
+    /// Copies out what was stored of some tokens that do not count as written yet, so that it can be verified before they
+    /// do. dst as in [`store_part`](Self::store_part).
+    pub(crate) fn load_part(
+        &mut self,
+        ordinal: u32,
+        plane: usize,
+        tokens: Range<u32>,
+        dst: &mut [u8],
+    ) -> Result<(), WriteError> {
+        let inner = self.borrow.inner;
+        let page = self.check_part(ordinal, plane, &tokens, dst.len())?;
+        for piece in pieces(&inner.memory, plane, page, tokens) {
+            // SAFETY: (1) of `PageMemory::read`: the caller has the reservation exclusively and, by `&mut self`, this right
+            // too, the counted borrow keeps a reclaim away, and `check_part` found no write ticket and no open fence.
+            unsafe { inner.memory.read(piece.span, &mut dst[piece.host]) }?;
+        }
+        Ok(())
+    }
+
+    /// Finds the page of a part that lies among the tokens of the right and on which nobody else is at work.
+    fn check_part(&self, ordinal: u32, plane: usize, tokens: &Range<u32>, bytes: usize) -> Result<u32, WriteError> {
+        let inner = self.borrow.inner;
+        let planes = inner.memory.geometry().planes();
+        let shape = planes.get(plane).ok_or(WriteError::NoSuchPlane { plane, planes: planes.len() })?;
+        let page_tokens = inner.page_tokens();
+        let first = u64::from(ordinal) * u64::from(page_tokens);
+        let (begin, to_tokens) = (first + u64::from(tokens.start), first + u64::from(tokens.end));
+        let is_inside = tokens.start <= tokens.end
+            && tokens.end <= page_tokens
+            && begin >= self.tokens.start
+            && to_tokens <= self.tokens.end;
+        let found = page_word(inner, self.borrow.core, ordinal).filter(|_| is_inside);
+        let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
+        if word.is_writing() {
+            return Err(WriteError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(WriteError::Pending { page });
+        }
+        let tokens = u64::from(tokens.end - tokens.start);
+        let (given_bytes, expected_bytes) = (bytes as u64, tokens * shape.token_bytes());
+        if given_bytes != expected_bytes {
+            return Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes });
+        }
+        Ok(page)
     }
 
     /// Counts the tokens as written, after every plane was stored.
@@ -587,6 +661,14 @@ impl<M: HostBytes> WriteBorrow<'_, M> {
         let first = u64::from(ordinal) * page_tokens;
         let page = self.borrow.core.pages.get(ordinal).filter(|_| first < end);
         let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
+        // Pages before those being written were not prepared. No ticket opens while the reservation is borrowed.
+        let word = inner.meta(page).word_for_reader();
+        if word.is_writing() {
+            return Err(ReadError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(ReadError::Pending { page });
+        }
         host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
     }
 }

@@ -139,7 +139,8 @@ impl CapacityProof {
 pub struct Request {
     pub(crate) owner: OwnerId,
     pub(crate) max_tokens: u64,
-    pub(crate) claim: Option<ClaimToken>,
+    /// Boxed, because few requests have one and every refusal carries the request.
+    claim: Option<Box<ClaimToken>>,
     pub(crate) lane: Option<Lane>,
 }
 
@@ -150,9 +151,15 @@ impl Request {
     }
 
     /// Names the request, so that asking again after a lost answer gives the same pages.
-    pub const fn with_claim(mut self, token: ClaimToken) -> Self {
-        self.claim = Some(token);
+    pub fn with_claim(mut self, token: ClaimToken) -> Self {
+        self.claim = Some(Box::new(token));
         self
+    }
+
+    /// The claim that the request was named with.
+    #[must_use]
+    pub fn claim(&self) -> Option<ClaimToken> {
+        self.claim.as_deref().copied()
     }
 
     /// Names the device stream that will use the pages. Its first pages may then still be being cleaned: the stream waits

@@ -163,14 +163,18 @@ mod thread {
             if let Some(hazard) = more.iter().find_map(|block| block.announce(key)) {
                 return Some(hazard);
             }
-            let block = DOMAIN.claim_block()?;
-            if self.first.get().is_none() {
-                self.first.set(Some(block));
-            } else {
-                more.push(block);
+            // A block that another thread left may still be full of its guards: then the next one. The list ends.
+            loop {
+                let block = DOMAIN.claim_block()?;
+                if self.first.get().is_none() {
+                    self.first.set(Some(block));
+                } else {
+                    more.push(block);
+                }
+                if let Some(hazard) = block.announce(key) {
+                    return Some(hazard);
+                }
             }
-            // A block that another thread left may still be full of its guards: then this attempt ends as an error.
-            block.announce(key)
         }
     }
 

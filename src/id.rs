@@ -137,8 +137,73 @@ impl fmt::Display for Generation {
     }
 }
 
+/// Names one handoff. Issued by the pool that receives, and never twice within that pool's life.
+///
+/// It holds the pool's id and random part, as a [`PageHandle`](crate::PageHandle) does, and the number of the handoff in
+/// that pool: an id that a peer made up, kept from another process image or took from another pool fits no handoff here.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::TransferId;
+/// assert!(TransferId::from_bits(0).is_none(), "zero is never a transfer");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TransferId {
+    identity: PoolIdentity,
+    sequence: NonZeroU64,
+}
+
+impl TransferId {
+    pub(crate) const fn new(identity: PoolIdentity, sequence: NonZeroU64) -> Self {
+        Self { identity, sequence }
+    }
+
+    /// The pool that issued it.
+    #[must_use]
+    pub const fn pool(self) -> PoolId {
+        self.identity.pool
+    }
+
+    /// Its number: the transfers of a pool are counted from 1.
+    #[must_use]
+    pub const fn sequence(self) -> u64 {
+        self.sequence.get()
+    }
+
+    /// Packs the id for C, C++, Python or the wire; never zero.
+    ///
+    /// From the low bit: sequence 64, pool 32, nonce 24, and 8 bits that are zero.
+    #[must_use]
+    pub fn to_bits(self) -> u128 {
+        u128::from(self.identity.nonce) << 96 | u128::from(self.identity.pool.get()) << 64 | u128::from(self.sequence())
+    }
+
+    /// Unpacks what [`to_bits`](Self::to_bits) packed. `None` when the pool or the sequence is zero, or one of the 8 high
+    /// bits is not.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Option<Self> {
+        let pool = PoolId::new((bits >> 64) as u32)?;
+        let sequence = NonZeroU64::new(bits as u64)?;
+        let nonce = u32::try_from(bits >> 96).ok().filter(|nonce| *nonce < 1 << NONCE_BITS)?;
+        Some(Self { identity: PoolIdentity { pool, nonce }, sequence })
+    }
+}
+
+impl fmt::Debug for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "transfer {} of {:?}", self.sequence, self.identity.pool)
+    }
+}
+
+impl fmt::Display for TransferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
 /// What tells one pool from every other: its id and 24 random bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PoolIdentity {
     pub(crate) pool: PoolId,
     pub(crate) nonce: u32,
@@ -183,6 +248,19 @@ mod tests {
     fn generation_stops_at_forty_bits() {
         assert_eq!(Generation::new((1 << 40) - 1), Some(Generation::MAX));
         assert!(Generation::new(1 << 40).is_none());
+    }
+
+    // C10
+    #[test]
+    fn the_128_bit_form_of_a_transfer_keeps_every_field_and_refuses_what_is_none() {
+        let pool = PoolId::new(7).expect("non-zero");
+        let sequence = NonZeroU64::new(u64::MAX - 1).expect("non-zero");
+        let id = TransferId::new(PoolIdentity { pool, nonce: (1 << NONCE_BITS) - 1 }, sequence);
+        assert_eq!(TransferId::from_bits(id.to_bits()), Some(id));
+        assert_eq!(TransferId::from_bits(id.to_bits() >> 64 << 64), None, "sequence 0");
+        assert_eq!(TransferId::from_bits(1), None, "pool 0");
+        assert_eq!(TransferId::from_bits(id.to_bits() | 1 << 120), None, "a bit that means nothing");
+        assert_eq!(format!("{id}"), "transfer 18446744073709551614 of pool 00000007");
     }
 
     #[test]

@@ -1,11 +1,107 @@
-//! A page pool whose pages carry an owner and a generation, so that no request reads another tenant's memory.
+//! A page pool for host and device memory in which every page carries an owner and a generation, so that no request ever
+//! reads another tenant's bytes.
+//!
+//! # The problem
+//!
+//! Systems that pool and reuse memory (the paged KV cache of an inference engine, the session slots of a game server) hand
+//! one tenant's memory to the next. In 2026 a hosted model answered 155 requests with text from other customers' prompts: a
+//! prompt larger than the pool was rejected, but the rejection was stored where admission did not look; one page of eight
+//! was transferred and declared complete; attention read seven stale pages; the client got HTTP 200. Every step broke an
+//! invariant that no code enforced. Here each is a type or a check:
+//!
+//! | step that failed | kept by |
+//! |---|---|
+//! | a pool smaller than what was advertised | [`PagePool::prove`]: no admission without a [`CapacityProof`] of the live pool |
+//! | a rejection that did not stick | [`Rejected`] is terminal: no function takes it as a request |
+//! | a sender that declared "complete" | [`handoff`]: the receiver counts, compares and digests what arrived |
+//! | attention over unwritten pages | `reserved >= written >= committed`; a read past what is written is [`ReadError::Unwritten`] |
+//! | pages with their last tenant's bytes | release bumps the generation at once, and zeroes before anyone else has the page |
+//! | pages freed under a writer | [tickets](TicketId) and guards quarantine; time frees nothing |
+//!
+//! # Example
+//!
+//! ```
+//! use pagestamp::{CapacityPlan, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Request};
+//!
+//! let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?; // 16 tokens a page, 64 bytes a token
+//! let pool = PagePool::new(PoolConfig::new(66), HostMemory::new(geometry, 66)?)?;
+//! let proof = pool.prove(CapacityPlan::new(512).with_headroom(2.0)?)?; // two largest requests fit
+//!
+//! let (alice, bob) = (OwnerId::new(1).ok_or("zero")?, OwnerId::new(2).ok_or("zero")?);
+//! let mut kv = pool.reserve(&proof, Request::new(alice, 512), 16)?;
+//! kv.write(1, &[&[7; 64]])?;
+//! let page = kv.handle(0).ok_or("no page")?;
+//! assert!(matches!(pool.read(bob, page), Err(ReadError::ForeignOwner { .. })));
+//! kv.release();
+//! assert!(matches!(pool.read(alice, page), Err(ReadError::Stale { .. })));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Lifecycle
+//!
+//! ```text
+//!  CapacityPlan ──prove──▶ CapacityProof
+//!                               │
+//!  Request ──────admit──────────┴─▶ Admitted ──reserve──▶ Reservation ──release──▶ generation + 1
+//!     │             │                  │                   │  grow, write, commit,      │
+//!     │           Full: the request    │                   │  truncate, read, pin       ▼
+//!     │           comes back           │                   │                  quarantined while a guard,
+//!     └────reject───▶ Rejected ◀─reject┴────────reject─────┘                  a borrow or a ticket holds it
+//!                    (terminal)                                                          │
+//!                                                            free ◀── zeroed ◀── cleaning ◀
+//! ```
+//!
+//! # The contract
+//!
+//! Clauses C1 to C12 are in [`_design::invariants`], each with the place that keeps it; tests carry their tags. In short: *no
+//! handle used through this API, in this process, ever yields bytes written under another generation; and a page that leaves
+//! its owner is zeroed before it is handed out again.*
+//!
+//! **A stale handle** fails with [`ReadError::Stale`], for ever. A page is issued at most 2^40 - 2 times and then retires; it
+//! never wraps. Handles of another process image are refused with probability 1 - 2^-56. A handle is no capability: reads
+//! name the owner too.
+//!
+//! **Taken on trust:** [`Reservation::assume_written`] (a lie shows zeros or the owner's own older bytes), and behind `unsafe`:
+//! the end of tickets, foreign planes, raw addresses.
+//!
+//! **Out of scope:** timing channels of prefix sharing inside one owner, other processes on the same device memory, code that
+//! lies where it is trusted.
+//!
+//! # What it costs
+//!
+//! 24 bytes of stamp per page, 4 in the free list or in a reservation's list (which may have grown to twice its length), one
+//! short lock per reserve and release, none per read. `cargo bench --bench bars` measures all of it beside plain structures.
+//!
+//! # Memories
+//!
+//! | memory | bytes live in |
+//! |---|---|
+//! | [`HostMemory`] | an anonymous map, guard pages around each plane, not in core dumps |
+//! | [`NullMemory`] | nowhere: bookkeeping for engines that keep their own |
+//! | [`ForeignMemory`] | planes that the engine allocated |
+//! | [`HeldMemory`] | a test double whose cleaning ends when told |
+//!
+//! # Neighbours
+//!
+//! `slotmap`, `sharded-slab` and `generational-arena` give generational handles to values, without owner, zeroing or guards that
+//! outlive a release. `kvbm-logical` gives typestate blocks for KV caches, without owner or generation. An allocator of an
+//! engine gives indices. No engine that we read combines owner, generation, zeroing on release and a receiver's own count by
+//! default.
+//!
+//! # Where to look
+//!
+//! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`error`] what each error means for retry, HTTP and
+//! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode,
+//! [`_design`] why it is built so.
 
 mod access;
 mod admission;
 mod config;
-mod error;
+pub mod error;
+mod filling;
 pub mod geometry;
 mod handle;
+pub mod handoff;
 mod hazard;
 mod header;
 mod id;
@@ -17,6 +113,8 @@ mod stamp;
 mod sync;
 mod ticket;
 
+pub mod _design;
+
 pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, PoolConfig};
@@ -26,7 +124,11 @@ pub use error::{
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
-pub use id::{Generation, OwnerId, PoolId};
+pub use handoff::{
+    Checksum, Digest, Digester, Inbound, InboundError, LandError, Landed, Landing, NotAccepted, Offer, OpenError,
+    Outbound, OutboundError, PageDigester, Receipt, Refusal, SealError, Side, UnfitPool,
+};
+pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
 pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,
@@ -35,3 +137,8 @@ pub use pool::{
 pub use reservation::{PlaneWriter, Reservation};
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};
+
+/// The README's code runs as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -306,6 +306,25 @@ impl<M: PageMemory> Reservation<M> {
         Ok(PlaneWriter { right, written: &mut self.extents.written, stored: vec![false; planes], missing: planes })
     }
 
+    /// Prepares the next `tokens` tokens for being filled in any order, by [`Filling`](crate::filling::Filling) alone.
+    pub(crate) fn prepare_filling(&mut self, tokens: u64) -> Result<Range<u64>, WriteError> {
+        let range = self.writable(tokens)?;
+        WriteBorrow::prepare(self.borrow()?, range.clone())?;
+        Ok(range)
+    }
+
+    /// The right to fill what [`prepare_filling`](Self::prepare_filling) prepared.
+    pub(crate) fn right_to_fill(&mut self, tokens: Range<u64>) -> Result<WriteBorrow<'_, M>, WriteError> {
+        Ok(WriteBorrow::again(self.borrow()?, tokens))
+    }
+
+    /// Counts tokens as written and committed whose pages were published.
+    pub(crate) fn filled(mut self, to_tokens: u64) -> Self {
+        self.extents.written = to_tokens;
+        self.extents.committed = to_tokens;
+        self
+    }
+
     fn writable(&self, tokens: u64) -> Result<Range<u64>, WriteError> {
         let (written, reserved_tokens) = (self.extents.written, self.extents.reserved);
         let to_tokens = written.saturating_add(tokens);
@@ -681,6 +700,7 @@ impl<M: HostBytes> PlaneWriter<'_, M> {
     /// # Errors
     ///
     /// - [`ReadError::Unwritten`]: nothing of that page is there yet.
+    /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on that page.
     /// - [`ReadError::NoSuchPlane`], [`ReadError::NoSuchRun`].
     pub fn run(&self, plane: usize, ordinal: u32, run: u32) -> Result<&[u8], ReadError> {
         let stored = self.stored.get(plane).copied().unwrap_or(false);

@@ -286,7 +286,8 @@ impl PageMeta {
     pub(crate) fn issue_pending(&self, owner: OwnerId) {
         let word = self.word().with_state(PageState::Free).with_state(PageState::Live).with_pending(true);
         self.owner.store(owner.get(), Ordering::Relaxed);
-        self.set_extent(Extent::default());
+        // Its last tenant's bytes are there until the fence is done, and for good should the fence fail.
+        self.set_extent(Extent::DIRTY);
         self.publish(word.held().unwrap_or(word));
     }
 

@@ -7,6 +7,11 @@ use std::error::Error as StdError;
 use std::fmt::{Debug, Display};
 use std::ptr::NonNull;
 
+use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
+use pagestamp::handoff::{
+    Checksum, Digest, Digester, Inbound, LandError, Landed, NotAccepted, OpenError, Outbound, OutboundError,
+    PageDigester, Receipt, SealError, Side, UnfitPool,
+};
 use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
 use pagestamp::{
@@ -241,6 +246,75 @@ fn public_names() -> BTreeSet<String> {
     names
 }
 
+/// Everything of a handoff, with the secret in its pages or behind its refusal.
+struct Handoff {
+    outbound: Outbound<HostMemory>,
+    inbound: Inbound<HostMemory>,
+    receipt: Receipt,
+    digester: Digester,
+    page: PageDigester,
+    landed: Landed,
+    not_accepted: NotAccepted,
+    outbound_error: OutboundError,
+    land_error: LandError,
+    open_error: OpenError,
+    seal_error: SealError,
+    unfit: UnfitPool,
+}
+
+fn hand_over() -> Handoff {
+    // K and V of one layer are 8 bytes a token each.
+    let cache = HeadCache::new(2, 4, ElementFormat::plain(Dtype::Int8));
+    let model = ModelLayout::new("m", "r", KvLayout::new(P as u32, 1, cache)).unwrap();
+    let slice = Slice::whole(&model);
+    let memory = HostMemory::new(model.geometry(&slice).unwrap(), 16).unwrap();
+    let pool = PagePool::new(PoolConfig::new(16), memory).unwrap();
+    let proof = pool.prove(CapacityPlan::new(2 * P)).unwrap();
+    let reserve = || pool.reserve(&proof, Request::new(owner(1), 2 * P), 2 * P).unwrap();
+    let full = || {
+        let mut kv = reserve();
+        tell(&mut kv, P + 3);
+        kv.commit(P + 3).unwrap();
+        kv
+    };
+    let other = ModelLayout::new("m", "r", KvLayout::new(8, 1, HeadCache::new(1, 2, ElementFormat::plain(Dtype::F16))))
+        .unwrap();
+    let seal_error = Outbound::seal(full(), &other, &Slice::whole(&other)).unwrap_err().into_parts().1;
+    let open_error = Inbound::open(full(), &model, &slice, 1).unwrap_err().into_parts().1;
+    let SealError::Unfit(unfit) = seal_error.clone() else { panic!("{seal_error}") };
+    let outbound = Outbound::seal(full(), &model, &slice).unwrap();
+    let open = || Inbound::open(reserve(), &model, &slice, P + 3).unwrap();
+    let mut refused = open();
+    let sent = outbound.send(&refused.offer(), &mut refused.landing().unwrap()).unwrap();
+    let not_accepted =
+        refused.accept(&sent.with_digests(Checksum::Xxh3, vec![Digest::from_bytes([1; 16]); 2])).unwrap_err();
+    let mut inbound = open();
+    let offer = inbound.offer();
+    let receipt = outbound.send(&offer, &mut inbound.landing().unwrap()).unwrap();
+    let mut landing = inbound.landing().unwrap();
+    let landed = landing.put(0, 0, 0..P as u32, &SECRET.repeat(P as usize)).unwrap();
+    let land_error = landing.put(0, 0, 0..1, &SECRET).unwrap_err();
+    drop(landing);
+    let outbound_error = outbound.check(&offer.with_checksum(Checksum::Nothing)).unwrap_err();
+    let digester = Digester::new(receipt.transfer(), &model, &slice).unwrap();
+    let mut page = digester.page(0, 1);
+    page.update(&SECRET);
+    Handoff {
+        outbound,
+        inbound,
+        receipt,
+        digester,
+        page,
+        landed,
+        not_accepted,
+        outbound_error,
+        land_error,
+        open_error,
+        seal_error,
+        unfit,
+    }
+}
+
 // C11
 #[test]
 fn no_debug_of_any_public_type_shows_what_pages_hold() {
@@ -303,6 +377,25 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     see! { Suspended: pool.suspend().unwrap() }
     pool.resume().unwrap();
     see! { Resized: pool.resize(8).unwrap() }
+
+    let handoff = hand_over();
+    look(&handoff.not_accepted.refusal());
+    see! {
+        Outbound: &handoff.outbound, Inbound: &handoff.inbound, Offer: handoff.inbound.offer(), Receipt: &handoff.receipt,
+        TransferId: handoff.receipt.transfer(), Checksum: handoff.receipt.checksum(), Digest: handoff.receipt.digests(),
+        Digester: &handoff.digester, PageDigester: &handoff.page, Landed: handoff.landed, Side: Side::Sender,
+        NotAccepted: &handoff.not_accepted, InboundError: handoff.not_accepted.error(),
+        Refusal: handoff.not_accepted.refusal(), OutboundError: &handoff.outbound_error, LandError: &handoff.land_error,
+        OpenError: &handoff.open_error, SealError: &handoff.seal_error, UnfitPool: &handoff.unfit,
+    }
+    let mut inbound = handoff.inbound;
+    see! { Landing: inbound.landing().unwrap() }
+    look_error(handoff.not_accepted);
+    look_error(handoff.outbound_error);
+    look_error(handoff.land_error);
+    look_error(handoff.open_error);
+    look_error(handoff.seal_error);
+    look_error(handoff.unfit);
 
     // The other memories, with the secret in them.
     let held = HeldMemory::new(geometry(), 2).unwrap();

@@ -98,7 +98,8 @@ pub enum MemoryError {
         /// The system's error number (`errno`).
         os: i32,
     },
-    /// The system refused a protection that this memory promises: to stay out of core dumps and of forked children.
+    /// The system refused a protection that this memory promises: to stay out of core dumps and of forked
+    /// children.
     #[error("the system refused to protect {bytes} bytes against {against} (error {os})")]
     Protect {
         /// Bytes of the plane.

@@ -11,14 +11,16 @@ use crate::geometry::PageGeometry;
 
 /// A plane that somebody else allocated: page `i` begins at `base + i * stride_bytes`.
 ///
-/// Planes may be interleaved, as K and V in one tensor are: between the pages of one may lie those of another. `Debug` shows no address.
+/// Planes may be interleaved, as K and V in one tensor are: between the pages of one may lie those of
+/// another. `Debug` shows no address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ForeignPlane {
     /// Where page 0 begins.
     pub base: NonNull<u8>,
     /// From the beginning of a page to the beginning of the next.
     pub stride_bytes: u64,
-    /// Bytes from `base` that belong to the plane, other planes' bytes between its pages counted; the last page needs no padding.
+    /// Bytes from `base` that belong to the plane, other planes' bytes between its pages counted; the last
+    /// page needs no padding.
     pub len_bytes: u64,
 }
 
@@ -31,10 +33,14 @@ impl std::fmt::Debug for ForeignPlane {
     }
 }
 
-/// Pages in planes that the engine allocated, such as its tensors. Nothing here is ever unmapped, and nothing between the pages touched.
+/// Pages in planes that the engine allocated, such as its tensors. Nothing here is ever unmapped, and
+/// nothing between the pages touched.
 ///
-/// Making one zeroes nothing, and what the planes held before is somebody's: [`STARTS_DIRTY`](PageMemory::STARTS_DIRTY) tells a pool to clean every
-/// page before its first issue. [`scrub`](Self::scrub) does it at once.
+/// Making one zeroes nothing, and what the planes held before is somebody's:
+/// [`STARTS_DIRTY`](PageMemory::STARTS_DIRTY) tells a pool to clean every page before its first issue.
+/// [`scrub`](Self::scrub) does it at once.
+///
+/// Whether the bytes reach core dumps, forked children or a swap device is the engine's to decide as well.
 ///
 /// The engine can write these pages behind the library's back, so a pool considers the whole of a page dirty.
 ///
@@ -66,7 +72,8 @@ impl ForeignMemory {
     ///
     /// # Cost
     ///
-    /// O(planes squared) to find overlaps; O(pages) for a pair of planes that lie across one another with different strides.
+    /// O(planes squared) to find overlaps; O(pages) for a pair of planes that lie across one another with
+    /// different strides.
     ///
     /// # Errors
     ///
@@ -77,19 +84,22 @@ impl ForeignMemory {
     /// - [`MemoryError::ForeignStride`]: the pages of a plane would overlap.
     /// - [`MemoryError::Overflow`]: the pages of a plane do not fit into the address space.
     /// - [`MemoryError::ForeignTooShort`]: the pages of a plane need more bytes than it has.
-    /// - [`MemoryError::ForeignWraps`]: a plane runs past the end of the address space, or is longer than an allocation can be.
+    /// - [`MemoryError::ForeignWraps`]: a plane runs past the end of the address space, or is longer than
+    ///   an allocation can be.
     /// - [`MemoryError::ForeignOverlap`]: two planes have a byte of a page in common.
     ///
     /// # Safety
     ///
-    /// 1. Until the value is dropped, the `len_bytes` bytes at each `base` are valid for reads and writes, within one allocation, and initialised.
-    /// 2. Until then, whoever else reads or writes bytes of a page does so only as the holder of that page, by the rules of the pool that the memory
-    ///    is given to: not before the page is handed out, not after it is released, and ordered with this library's own accesses (joined,
-    ///    synchronised with the device). A reader or writer that breaks this breaks isolation, and no check can see it.
+    /// 1. Until the value is dropped, the `len_bytes` bytes at each `base` are valid for reads and writes,
+    ///    within one allocation, and initialised.
+    /// 2. Until then, whoever else reads or writes bytes of a page does so only as the holder of that page,
+    ///    by the rules of the pool that the memory is given to: not before the page is handed out, not
+    ///    after it is released, and ordered with this library's own accesses (joined, synchronised with the
+    ///    device). A reader or writer that breaks this breaks isolation, and no check can see it.
     pub unsafe fn new(geometry: PageGeometry, max_pages: u32, planes: &[ForeignPlane]) -> Result<Self, MemoryError> {
         let hosts = check(&geometry, max_pages, planes)?;
-        // SAFETY: `Planes::new` (1): checked above. (2): (1) of the caller; lengths, strides and overlap checked above; padding is not touched.
-        // (3): (2) of the caller.
+        // SAFETY: `Planes::new` (1): checked above. (2): (1) of the caller; lengths, strides and overlap
+        // checked above; padding is not touched. (3): (2) of the caller.
         let planes = unsafe { Planes::new(geometry, max_pages, &hosts, Padding::Theirs) };
         Ok(Self { planes })
     }
@@ -170,7 +180,8 @@ fn check_plane(
     }
 }
 
-/// Whether no page of `a` has a byte in common with a page of `b`, which begins at `a` or behind it. Both fit into the address space.
+/// Whether no page of `a` has a byte in common with a page of `b`, which begins at `a` or behind it. Both
+/// fit into the address space.
 fn apart(a: &HostPlane, b: &HostPlane, max_pages: u32) -> bool {
     let last = max_pages as usize - 1;
     let begin = |plane: &HostPlane, page: usize| plane.base().addr().get() + page * plane.stride();
@@ -202,8 +213,9 @@ fn apart(a: &HostPlane, b: &HostPlane, max_pages: u32) -> bool {
     true
 }
 
-// SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers. (3) by (1) of `new`, and overlaps were
-// refused. (4) `STARTS_DIRTY`. (5) `decommit` zeroes. (6) zeroing is by `Zero`. (7) both are fixed at construction.
+// SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers.
+// (3) by (1) of `new`, and overlaps were refused. (4) `STARTS_DIRTY`. (5) `decommit` zeroes. (6) zeroing is
+// by `Zero`. (7) both are fixed at construction.
 unsafe impl PageMemory for ForeignMemory {
     const NAME: &'static str = "foreign";
     const HAS_BYTES: bool = true;
@@ -254,7 +266,8 @@ unsafe impl PageMemory for ForeignMemory {
     }
 }
 
-// SAFETY: (1) and (2) by the checks of `new` and its obligation (1). (3) `Planes` reads and writes at these addresses.
+// SAFETY: (1) and (2) by the checks of `new` and its obligation (1). (3) `Planes` reads and writes at these
+// addresses.
 unsafe impl HostBytes for ForeignMemory {
     fn plane(&self, plane: usize) -> Option<HostPlane> {
         self.planes.plane(plane)

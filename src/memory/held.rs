@@ -10,10 +10,12 @@ use parking_lot::Mutex;
 use super::{CleanPage, Fence, FenceState, HostBytes, HostMemory, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
-/// Host memory that cleans when a test says so: a stand-in for a device whose queue is as slow, or as broken, as the test needs. Not for production.
+/// Host memory that cleans when a test says so: a stand-in for a device whose queue is as slow, or as
+/// broken, as the test needs. Not for production.
 ///
-/// [`clean`](PageMemory::clean) opens a fence and zeroes nothing: until the fence is finished the pages keep the bytes of their last tenant, so that
-/// whoever hands one out too early hands out exactly what must not be. Finishing zeroes what that `clean` named. A failed fence zeroes nothing.
+/// [`clean`](PageMemory::clean) opens a fence and zeroes nothing: until the fence is finished the pages
+/// keep the bytes of their last tenant, so that whoever hands one out too early hands out exactly what must
+/// not be. Finishing zeroes what that `clean` named. A failed fence zeroes nothing.
 ///
 /// Calls on the double take a lock of its own; nothing else does.
 ///
@@ -131,7 +133,8 @@ impl HeldControl {
         Ok(())
     }
 
-    /// Fails the oldest open fence: its pages keep their bytes and it answers [`FenceState::Failed`] from now on. `None` when none is open.
+    /// Fails the oldest open fence: its pages keep their bytes and it answers [`FenceState::Failed`] from
+    /// now on. `None` when none is open.
     #[must_use = "`None` says that no fence was open"]
     pub fn fail_next(&self) -> Option<Fence> {
         let mut state = self.state.lock();
@@ -140,7 +143,8 @@ impl HeldControl {
         Some(Fence::from_raw(fence))
     }
 
-    /// Makes the next `calls` calls of [`clean`](PageMemory::clean) that name a page answer [`MemoryError::Injected`], in place of what was asked for before.
+    /// Makes the next `calls` calls of [`clean`](PageMemory::clean) that name a page answer
+    /// [`MemoryError::Injected`], in place of what was asked for before.
     pub fn fail_clean_calls(&self, calls: usize) {
         self.state.lock().refusals = calls;
     }
@@ -161,7 +165,8 @@ impl HeldControl {
     }
 }
 
-// SAFETY: (1), (3) to (7) those of `HostMemory`. (2) `poll` answers `Done` only after `zero_as` zeroed, settled, and gave the lock back.
+// SAFETY: (1), (3) to (7) those of `HostMemory`. (2) `poll` answers `Done` only after `zero_as` zeroed,
+// settled, and gave the lock back.
 unsafe impl PageMemory for HeldMemory {
     const NAME: &'static str = "held";
     const HAS_BYTES: bool = true;

@@ -10,8 +10,8 @@ use crate::geometry::PageGeometry;
 
 /// How [`HostMemory`] is mapped.
 ///
-/// The default advises huge pages, lets the system decide when pages get physical memory, locks nothing, and begins every page at a multiple of
-/// [`STRIDE_ALIGN_BYTES`](Self::STRIDE_ALIGN_BYTES).
+/// The default advises huge pages, lets the system decide when pages get physical memory, locks nothing,
+/// and begins every page at a multiple of [`STRIDE_ALIGN_BYTES`](Self::STRIDE_ALIGN_BYTES).
 ///
 /// # Examples
 ///
@@ -41,7 +41,8 @@ enum StrideAlign {
 }
 
 impl HostOptions {
-    /// What every stride is a multiple of: a cache line, so that no two tenants' pages share one and that zeroing finds whole lines.
+    /// What every stride is a multiple of: a cache line, so that no two tenants' pages share one and that
+    /// zeroing finds whole lines.
     pub const STRIDE_ALIGN_BYTES: usize = 64;
 
     /// Makes the default options.
@@ -55,15 +56,16 @@ impl HostOptions {
         }
     }
 
-    /// Asks the system for no huge pages. They make cleaning faster; without them memory is given back in smaller pieces.
+    /// Asks the system for no huge pages. They make cleaning faster; without them memory is given back in
+    /// smaller pieces.
     #[must_use]
     pub fn with_regular_pages(mut self) -> Self {
         self.huge_pages = false;
         self
     }
 
-    /// Locks every plane into RAM, so that no page reaches a swap device. This gives all of it physical memory at once, and takes a process limit
-    /// (`RLIMIT_MEMLOCK`) or a privilege.
+    /// Locks every plane into RAM, so that no page reaches a swap device. This gives all of it physical
+    /// memory at once, and takes a process limit (`RLIMIT_MEMLOCK`) or a privilege.
     #[must_use]
     pub fn with_lock(mut self) -> Self {
         self.lock = true;
@@ -77,7 +79,8 @@ impl HostOptions {
         self
     }
 
-    /// Makes every stride a multiple of `align_bytes`, itself a multiple of [`STRIDE_ALIGN_BYTES`](Self::STRIDE_ALIGN_BYTES).
+    /// Makes every stride a multiple of `align_bytes`, itself a multiple of
+    /// [`STRIDE_ALIGN_BYTES`](Self::STRIDE_ALIGN_BYTES).
     #[must_use]
     pub fn with_stride_align(mut self, align_bytes: usize) -> Self {
         self.stride_align = StrideAlign::All(align_bytes);
@@ -121,15 +124,17 @@ impl Default for HostOptions {
     }
 }
 
-/// Pages in the memory of this process: one private anonymous map per plane, an inaccessible guard page on each side of it.
+/// Pages in the memory of this process: one private anonymous map per plane, an inaccessible guard page on
+/// each side of it.
 ///
-/// The bytes stay out of core dumps. They stay out of forked children as well, which find zeroes (`MADV_WIPEONFORK`): a child is not the process
-/// that the pool's promises are about, a copy there would outlive every release here, and the copying would make a parent's pages move under a
-/// device that writes to them. Zeroes, rather than no memory at all, because a child that looks is wrong and not dead. A kernel without either
-/// protection is refused ([`MemoryError::Protect`]), not tolerated.
+/// The bytes stay out of core dumps. They stay out of forked children as well, which find zeroes
+/// (`MADV_WIPEONFORK`): a child is not the process that the pool's promises are about, a copy there would
+/// outlive every release here, and the copying would make a parent's pages move under a device that writes
+/// to them. Zeroes, rather than no memory at all, because a child that looks is wrong and not dead. A
+/// kernel without either protection is refused ([`MemoryError::Protect`]), not tolerated.
 ///
-/// A plane that a huge page fits into begins at a multiple of 2 MiB. Between the last page and the guard behind it lies less than a system page of
-/// slack, where an overrun is not caught.
+/// A plane that a huge page fits into begins at a multiple of 2 MiB. Between the last page and the guard
+/// behind it lies less than a system page of slack, where an overrun is not caught.
 ///
 /// # Examples
 ///
@@ -170,7 +175,8 @@ impl HostMemory {
     ///
     /// # Cost
     ///
-    /// O(planes) system calls. Physical memory comes with the first write to it, unless it is locked or prefaulted.
+    /// O(planes) system calls. Physical memory comes with the first write to it, unless it is locked or
+    /// prefaulted.
     ///
     /// # Errors
     ///
@@ -201,8 +207,9 @@ impl HostMemory {
             hosts.push(HostPlane::new(map.bytes_at(), size.stride, size.page_bytes));
             maps.push(map);
         }
-        // SAFETY: `Planes::new` (1): one per plane, sizes from the geometry. (2): each map is its own and has `max_pages * stride` bytes, is kept by the
-        // same value and unmapped after it. (3): addresses leave only by `HostBytes`, whose users are bound so.
+        // SAFETY: `Planes::new` (1): one per plane, sizes from the geometry. (2): each map is its own and
+        // has `max_pages * stride` bytes, is kept by the same value and unmapped after it. (3): addresses
+        // leave only by `HostBytes`, whose users are bound so.
         let planes = unsafe { Planes::new(geometry, max_pages, &hosts, Padding::Ours) };
         let mut memory =
             Self { planes, maps: maps.into(), huge_pages: false, lock: options.lock, prefault: options.prefault };
@@ -221,13 +228,15 @@ impl HostMemory {
         self.huge_pages
     }
 
-    /// Counts the bytes of all planes with their padding, without guards: what the memory takes when every page is in use.
+    /// Counts the bytes of all planes with their padding, without guards: what the memory takes when every
+    /// page is in use.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
         self.planes.hosts().map(|host| host.stride() as u64 * u64::from(self.max_pages())).sum()
     }
 
-    /// Locks and prefaults a range of pages where the options say so. On an error what was locked here is unlocked.
+    /// Locks and prefaults a range of pages where the options say so. On an error what was locked here is
+    /// unlocked.
     fn back(&self, pages: Range<u32>) -> Result<(), MemoryError> {
         for (done, (map, host)) in self.maps.iter().zip(self.planes.hosts()).enumerate() {
             let bytes = plane_range(host, &pages);
@@ -289,9 +298,10 @@ fn plane_range(host: HostPlane, pages: &Range<u32>) -> Range<usize> {
     pages.start as usize * host.stride()..pages.end as usize * host.stride()
 }
 
-// SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers. (3) the maps live as long as the value
-// and never move; `Planes::new` (2) keeps pages apart. (4) fresh anonymous memory is zero. (5) `decommit` discards whole system pages
-// and zeroes the rest. (6) zeroing is by `Zero`, and discarding by the system. (7) both are fixed at construction.
+// SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers.
+// (3) the maps live as long as the value and never move; `Planes::new` (2) keeps pages apart. (4) fresh
+// anonymous memory is zero. (5) `decommit` discards whole system pages and zeroes the rest. (6) zeroing is
+// by `Zero`, and discarding by the system. (7) both are fixed at construction.
 unsafe impl PageMemory for HostMemory {
     const NAME: &'static str = "host";
     const HAS_BYTES: bool = true;

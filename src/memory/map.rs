@@ -1,12 +1,17 @@
-//! One anonymous map of the system, with guard pages around it: every call into the system for memory is in this file.
+//! One anonymous map of the system, with guard pages around it: every call into the system for memory is in
+//! this file.
 //!
-//! **Owns** an address range from its creation to its drop. **Does not know** pages of the pool. **Invariants:** the first and the last system page of
-//! the range are never accessible, the bytes between are accessible and private to this process, and start as zero.
+//! **Owns** an address range from its creation to its drop. **Does not know** pages of the pool.
+//! **Invariants:** the first and the last system page of the range are never accessible, the bytes between
+//! are accessible and private to this process, and start as zero.
 //!
 //! # Source
 //!
 //! mmap(2), mprotect(2), madvise(2), mlock(2) of the Linux man pages, 6.x.
 #![expect(unsafe_code, reason = "calls mmap, mprotect, madvise, mlock and munmap")]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("pagestamp maps memory, and keeps it out of core dumps, by calls that only Linux has");
 
 use std::fmt;
 use std::io;
@@ -50,7 +55,8 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Maps at least `bytes` accessible bytes between two guards, aligned to [`HUGE_BYTES`] when a huge page fits.
+    /// Maps at least `bytes` accessible bytes between two guards, aligned to [`HUGE_BYTES`] when a huge
+    /// page fits.
     ///
     /// # Errors
     ///
@@ -76,7 +82,8 @@ impl Map {
         }
         let range = NonNull::new(range.cast::<u8>()).ok_or(failed(libc::EFAULT))?;
         let front = (range.addr().get() + page).wrapping_neg() % align + page;
-        // SAFETY: at most `align` into a range of `inner_bytes + page + align`: front + inner_bytes + page <= range_bytes.
+        // SAFETY: at most `align` into a range of `inner_bytes + page + align`: front + inner_bytes + page
+        // <= range_bytes.
         let bytes_at = unsafe { range.add(front) };
         let map = Self { range, range_bytes, bytes_at, bytes: inner_bytes, system_page_bytes: page };
         // SAFETY: within our own fresh range, which nobody else knows.
@@ -150,8 +157,8 @@ impl Map {
         if refused == 0 { Ok(()) } else { Err(MemoryError::Backing { bytes: bytes.len(), os: last_error() }) }
     }
 
-    /// Gives the system pages that lie within a range back, and answers with the bytes they cover: these read as zero from now on, like fresh
-    /// ones. What the range has beyond them is unchanged.
+    /// Gives the system pages that lie within a range back, and answers with the bytes they cover: these
+    /// read as zero from now on, like fresh ones. What the range has beyond them is unchanged.
     ///
     /// # Errors
     ///
@@ -186,8 +193,8 @@ impl Map {
         if bytes.is_empty() {
             return Ok(());
         }
-        // SAFETY: within our range, private to us; each advice used here changes bytes at most to zero, and callers that pass
-        // MADV_DONTNEED answer for that.
+        // SAFETY: within our range, private to us; each advice used here changes bytes at most to zero, and
+        // callers that pass MADV_DONTNEED answer for that.
         let refused = unsafe { libc::madvise(self.at(bytes.start).cast(), bytes.len(), advice) };
         if refused == 0 { Ok(()) } else { Err(last_error()) }
     }
@@ -204,8 +211,9 @@ impl fmt::Debug for Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: exactly the range of our own `mmap`, unmapped once; by the owner's obligations nobody uses it after this. A refusal leaves
-        // the range mapped, which is a leak of addresses and nothing worse.
+        // SAFETY: exactly the range of our own `mmap`, unmapped once; by the owner's obligations nobody
+        // uses it after this. A refusal leaves the range mapped, which is a leak of addresses and nothing
+        // worse.
         let _ = unsafe { libc::munmap(self.range.as_ptr().cast(), self.range_bytes) };
     }
 }

@@ -2,14 +2,18 @@
 //!
 //! **Owns** the mapping, its protections, and how bytes become zero.
 //!
-//! **Does not know** owners, generations or states: it obeys whoever holds a page, so a wrong order here is a wrong byte there. The pool owns its
-//! memory by value and lends it to nobody, which is what makes its promises about pages promises about bytes.
+//! **Does not know** owners, generations or states: it obeys whoever holds a page, so a wrong order here is
+//! a wrong byte there. The pool owns its memory by value and lends it to nobody, which is what makes its
+//! promises about pages promises about bytes.
 //!
-//! **Invariants.** Page *i* of a plane begins at `base + i * stride`, and neither moves while the memory lives. No two pages have a byte in common.
-//! Bytes between `page_bytes` and `stride` are padding: [`read`](PageMemory::read) and [`write`](PageMemory::write) never reach them, a whole-page
-//! [`clean`](PageMemory::clean) zeroes them where the memory owns them. Between foreign pages may lie an engine's other data, which is never touched.
+//! **Invariants.** Page *i* of a plane begins at `base + i * stride`, and neither moves while the memory
+//! lives. No two pages have a byte in common. Bytes between `page_bytes` and `stride` are padding:
+//! [`read`](PageMemory::read) and [`write`](PageMemory::write) never reach them, a whole-page
+//! [`clean`](PageMemory::clean) zeroes them where the memory owns them. Between foreign pages may lie an
+//! engine's other data, which is never touched.
 //!
-//! **Cost.** Every call is O(bytes named) or O(pages named); none takes a lock except in the test double [`HeldMemory`].
+//! **Cost.** Every call is O(bytes named) or O(pages named); none takes a lock except in the test double
+//! [`HeldMemory`].
 //!
 //! | memory | bytes | use |
 //! |---|---|---|
@@ -43,38 +47,48 @@ pub use held::{HeldControl, HeldMemory};
 pub use host::{HostMemory, HostOptions};
 pub use null::NullMemory;
 
-/// A memory of fixed-size pages: a pool reserves, writes, reads and cleans pages through it and knows no other way to their bytes.
+/// A memory of fixed-size pages: a pool reserves, writes, reads and cleans pages through it and knows no
+/// other way to their bytes.
 ///
-/// Cleaning is asynchronous from day one: [`clean`](Self::clean) answers with a [`Fence`], because a device zeroes behind its own queue. Host memory
-/// answers with [`Fence::DONE`].
+/// Cleaning is asynchronous from day one: [`clean`](Self::clean) answers with a [`Fence`], because a device
+/// zeroes behind its own queue. Host memory answers with [`Fence::DONE`].
 ///
 /// # Memory ordering
 ///
-/// What one thread did to a page before it hands the page to another thread is seen there only by what the *callers* do to hand it over (the pool's
-/// stamps: Release, then Acquire). A memory adds one thing: when `poll` answers [`FenceState::Done`], the zeroes happen before everything that the
-/// polling thread does next, and everything it publishes afterwards with Release carries them.
+/// What one thread did to a page before it hands the page to another thread is seen there only by what the
+/// *callers* do to hand it over (the pool's stamps: Release, then Acquire). A memory adds one thing: when
+/// `poll` answers [`FenceState::Done`] to a thread that got the fence from the thread that called `clean`,
+/// by whatever orders the two, the zeroes happen before everything that the polling thread does next, and
+/// what it publishes afterwards with Release carries them.
 ///
 /// # Safety
 ///
-/// A pool's promises rest on these; an implementor keeps them for every geometry and every argument that safe code can pass:
+/// A pool's promises rest on these; an implementor keeps them for every geometry and every argument that
+/// safe code can pass:
 ///
-/// 1. [`read`](Self::read) and [`write`](Self::write) touch exactly the bytes of the span, and only when they answer `Ok`.
-/// 2. Once [`poll`](Self::poll) answers [`FenceState::Done`] for the fence of a [`clean`](Self::clean), every byte that the batch named reads as
-///    zero, and no store of that `clean` is still on its way.
-/// 3. Addresses never move, and stay valid for reading and writing, while `self` lives; planes and pages never overlap.
+/// 1. [`read`](Self::read) and [`write`](Self::write) touch exactly the bytes of the span, and only when
+///    they answer `Ok`.
+/// 2. Once [`poll`](Self::poll) answers [`FenceState::Done`] for the fence of a [`clean`](Self::clean),
+///    every byte that the batch named reads as zero, and no store of that `clean` is still on its way.
+/// 3. Addresses never move, and stay valid for reading and writing, while `self` lives; planes and pages
+///    never overlap.
 /// 4. Unless [`STARTS_DIRTY`](Self::STARTS_DIRTY), every byte reads as zero before its first write.
-/// 5. After [`decommit`](Self::decommit) answered `Ok`, every byte of those pages reads as zero until it is written.
-/// 6. Calls on one page that overlap in time (`clean` with `clean` or `decommit`) are no data race: each stores zeroes and nothing else, and only
-///    to bytes that they name.
+/// 5. After [`decommit`](Self::decommit) answered `Ok`, every byte of those pages reads as zero until it is
+///    written.
+/// 6. Calls on one page that overlap in time (`clean` with `clean` or `decommit`) are no data race:
+///    each stores zeroes and nothing else, and only to bytes that they name.
 /// 7. [`geometry`](Self::geometry) and [`max_pages`](Self::max_pages) always answer the same.
 pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// A short name for reports: "host", "null".
     const NAME: &'static str;
 
-    /// False for memory without bytes: nothing ever has to be zeroed, and every read and write answers [`MemoryError::NoBytes`].
+    /// False for memory without bytes: nothing ever has to be zeroed, and every read and write answers
+    /// [`MemoryError::NoBytes`].
     const HAS_BYTES: bool;
 
-    /// True where pages hold somebody's bytes before this library touched them: a pool then cleans every page before its first issue.
+    /// True where somebody outside has the addresses of pages: they hold that party's bytes before this library
+    /// touched them, and may be written beside it. A pool then cleans every page before its first issue, and all of
+    /// it after each.
     const STARTS_DIRTY: bool;
 
     /// Tells how pages are laid out.
@@ -87,8 +101,8 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
 
     /// Begins to zero the pages of a batch, and answers with the fence behind which they are zero.
     ///
-    /// Nobody may read or write these pages until the fence is [`FenceState::Done`]. A page may stand in a batch twice; that costs twice. An empty
-    /// batch is done at once. `tokens: 0` names no bytes.
+    /// Nobody may read or write these pages until the fence is [`FenceState::Done`]. A page may stand in a
+    /// batch twice; that costs twice. An empty batch is done at once. `tokens: 0` names no bytes.
     ///
     /// # Cost
     ///
@@ -110,7 +124,8 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
 
     /// Tells what became of a [`clean`](Self::clean). Never waits.
     ///
-    /// A fence that this memory never gave out answers [`FenceState::Failed`]: nothing is known to be zero behind it. `Done` and `Failed` are final.
+    /// A fence that this memory never gave out answers [`FenceState::Failed`]: nothing is known to be zero
+    /// behind it. `Done` and `Failed` are final.
     fn poll(&self, fence: Fence) -> FenceState;
 
     /// Makes everything that `lane` runs from now on wait for the fence, without waiting here.
@@ -124,13 +139,15 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
 
     /// Gives the physical memory of these pages back to the system; they read as zero afterwards.
     ///
-    /// The caller cleaned the pages and nobody reads or writes them. Much slower than [`clean`](Self::clean) followed by reuse: for shrinking, not for
-    /// zeroing. A memory that has nothing to give back (foreign planes, part of a system page) zeroes instead.
+    /// The caller cleaned the pages and nobody reads or writes them. Much slower than
+    /// [`clean`](Self::clean) followed by reuse: for shrinking, not for zeroing. A memory that has nothing
+    /// to give back (foreign planes, part of a system page) zeroes instead.
     ///
     /// # Errors
     ///
     /// - [`MemoryError::NoSuchPage`], [`MemoryError::BackwardRange`]: nothing changed.
-    /// - [`MemoryError::Backing`]: the system refused; some of the pages may have lost their bytes, none has an address less.
+    /// - [`MemoryError::Backing`]: the system refused; some of the pages may have lost their bytes, none
+    ///   has an address less.
     fn decommit(&self, pages: Range<u32>) -> Result<(), MemoryError>;
 
     /// Makes decommitted pages usable again; they read as zero.
@@ -138,30 +155,34 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// # Errors
     ///
     /// - [`MemoryError::NoSuchPage`], [`MemoryError::BackwardRange`]: nothing changed.
-    /// - [`MemoryError::Lock`]: the memory is to be locked into RAM and the system refused; the pages stay decommitted.
+    /// - [`MemoryError::Lock`]: the memory is to be locked into RAM and the system refused; the pages stay
+    ///   decommitted.
     fn commit(&self, pages: Range<u32>) -> Result<(), MemoryError>;
 
     /// Copies `src` into a page.
     ///
     /// # Errors
     ///
-    /// - [`MemoryError::NoSuchPage`], [`MemoryError::NoSuchPlane`], [`MemoryError::OutOfRange`], [`MemoryError::NoBytes`]: nothing was written.
+    /// - [`MemoryError::NoSuchPage`], [`MemoryError::NoSuchPlane`], [`MemoryError::OutOfRange`],
+    ///   [`MemoryError::NoBytes`]: nothing was written.
     ///
     /// # Safety
     ///
-    /// 1. The caller holds the right to write these bytes: until the call returns nobody else reads or writes them, and no `clean` or `decommit`
-    ///    that names them is running or has an open fence.
+    /// 1. The caller holds the right to write these bytes: until the call returns nobody else reads or
+    ///    writes them, and no `clean` or `decommit` that names them is running or has an open fence.
     unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError>;
 
     /// Copies out of a page into `dst`.
     ///
     /// # Errors
     ///
-    /// - [`MemoryError::NoSuchPage`], [`MemoryError::NoSuchPlane`], [`MemoryError::OutOfRange`], [`MemoryError::NoBytes`]: `dst` is unchanged.
+    /// - [`MemoryError::NoSuchPage`], [`MemoryError::NoSuchPlane`], [`MemoryError::OutOfRange`],
+    ///   [`MemoryError::NoBytes`]: `dst` is unchanged.
     ///
     /// # Safety
     ///
-    /// 1. Until the call returns nobody writes these bytes, and no `clean` or `decommit` that names them is running or has an open fence.
+    /// 1. Until the call returns nobody writes these bytes, and no `clean` or `decommit` that names them is
+    ///    running or has an open fence.
     unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError>;
 }
 
@@ -170,19 +191,20 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
 /// # Safety
 ///
 /// 1. [`plane`](Self::plane) answers `Some` exactly for the planes of the geometry, and always the same.
-/// 2. For every page `i` below `max_pages`, `base + i * stride` is valid for reads and writes of `page_bytes` bytes while `self` lives, within one
-///    allocation, and `page_bytes` is the geometry's.
+/// 2. For every page `i` below `max_pages`, `base + i * stride` is valid for reads and writes of
+///    `page_bytes` bytes while `self` lives, within one allocation, and `page_bytes` is the geometry's.
 /// 3. These are the bytes that [`PageMemory::read`] reads and [`PageMemory::write`] writes.
 pub unsafe trait HostBytes: PageMemory {
-    /// Tells where a plane lies. Reading or writing there is `unsafe` and the caller's to justify, with the obligations of
-    /// [`PageMemory::read`] and [`PageMemory::write`].
+    /// Tells where a plane lies. Reading or writing there is `unsafe` and the caller's to justify, with the
+    /// obligations of [`PageMemory::read`] and [`PageMemory::write`].
     #[must_use]
     fn plane(&self, plane: usize) -> Option<HostPlane>;
 }
 
 /// Where a plane lies in the address space: page `i` begins at `base + i * stride`.
 ///
-/// A value of plain numbers: it keeps nothing alive and gives no right to any byte. `Debug` shows sizes and no address.
+/// A value of plain numbers: it keeps nothing alive and gives no right to any byte. `Debug` shows sizes and
+/// no address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct HostPlane {
     base: NonNull<u8>,
@@ -220,7 +242,8 @@ impl HostPlane {
         self.page_bytes
     }
 
-    /// Where a page begins, computed and not dereferenced: valid only for a page of the memory that gave out this plane.
+    /// Where a page begins, computed and not dereferenced: valid only for a page of the memory that gave
+    /// out this plane.
     #[must_use]
     pub fn page(&self, page: u32) -> *mut u8 {
         self.base.as_ptr().wrapping_add((page as usize).wrapping_mul(self.stride))
@@ -241,8 +264,9 @@ impl Debug for HostPlane {
 pub struct CleanPage {
     /// The page.
     pub page: u32,
-    /// Dirty prefix, in tokens: in every run of every plane the first `tokens` tokens are zeroed. `page_tokens` means the whole page, and its padding
-    /// where the memory owns it; use it as soon as anybody outside this library could write the page.
+    /// Dirty prefix, in tokens: in every run of every plane the first `tokens` tokens are zeroed.
+    /// `page_tokens` means the whole page, and its padding where the memory owns it; use it as soon as
+    /// anybody outside this library could write the page.
     pub tokens: u32,
     /// Whether the page is likely to be in the cache.
     pub heat: Heat,

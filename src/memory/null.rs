@@ -8,9 +8,11 @@ use super::planes::{check_batch, check_range};
 use super::{CleanPage, Fence, FenceState, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
 
-/// Pages that are only counted: for an engine that keeps the bytes elsewhere and uses a pool as its ledger, and for measuring a pool alone.
+/// Pages that are only counted: for an engine that keeps the bytes elsewhere and uses a pool as its ledger,
+/// and for measuring a pool alone.
 ///
-/// It checks pages, tokens and ranges like the others, and refuses every read and write with [`MemoryError::NoBytes`].
+/// It checks pages, tokens and ranges like the others, and refuses every read and write with
+/// [`MemoryError::NoBytes`].
 ///
 /// # Examples
 ///
@@ -44,7 +46,8 @@ impl NullMemory {
     }
 }
 
-// SAFETY: (1) to (6) hold of no bytes at all; no read or write answers `Ok`. (7) both are fixed at construction.
+// SAFETY: (1) to (6) hold of no bytes at all; no read or write answers `Ok`. (7) both are fixed at
+// construction.
 unsafe impl PageMemory for NullMemory {
     const NAME: &'static str = "null";
     const HAS_BYTES: bool = false;

@@ -86,7 +86,7 @@ impl<M: PageMemory> PagePool<M> {
         let inner = &*self.inner;
         let now = inner.memory.geometry().pages_for_tokens(tokens);
         let (mut state, needed) = loop {
-            if let Some(token) = request.claim {
+            if let Some(token) = request.claim() {
                 match self.claimed_before(token, &request, tokens) {
                     Ok(Some(again)) => return Ok(again),
                     Ok(None) => {}
@@ -98,7 +98,7 @@ impl<M: PageMemory> PagePool<M> {
                 Err(refusal) => return Err(refusal.with(request)),
             };
             // The lock was free in between: another thread may have been answered for the same claim.
-            if request.claim.is_none_or(|token| !state.claims.contains_key(&token.id)) {
+            if request.claim().is_none_or(|token| !state.claims.contains_key(&token.id)) {
                 break (state, needed);
             }
         };
@@ -108,12 +108,12 @@ impl<M: PageMemory> PagePool<M> {
         if behind_fences > 0 {
             inner.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
-        if let Some(token) = request.claim {
+        if let Some(token) = request.claim() {
             state.note_claim(token, &request, tokens);
         }
         drop(state);
         let lease = Lease::new(self.clone(), key, request.owner, core);
-        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+        Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
     }
 }
 

@@ -3,7 +3,12 @@
 //! *Owns* every call of the memory's `clean` and `poll`. No lock is held while bytes are zeroed. A page is free only after
 //! its fence is done, and a page that could not be zeroed is retired, never handed out.
 
+use std::fmt;
+use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
 
 use super::{Inner, PagePool, State};
 use crate::config::CleanMode;
@@ -11,7 +16,7 @@ use crate::error::ConfigError;
 use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
 use crate::pool::state::Fenced;
 use crate::stamp::PageState;
-use crate::sync::Ordering;
+use crate::sync::{AtomicBool, Ordering};
 
 /// Pages that a scrubber zeroes at a time.
 const SCRUB_PAGES: usize = 64;
@@ -50,9 +55,9 @@ struct InHand<'a, M: PageMemory> {
 impl<M: PageMemory> InHand<'_, M> {
     /// Puts the pages where the answer of the memory says. Counts leave the hand in the same step.
     fn settle(mut self, fence: Option<Fence>) {
-        let batch = std::mem::take(&mut self.batch);
-        // A fence that is done needs no second look: host memory answers so.
+        // The memory speaks first: should it panic here, the pages are in hand still.
         let answer = fence.map(|fence| (fence, self.inner.memory.poll(fence)));
+        let batch = std::mem::take(&mut self.batch);
         let mut state = self.inner.state.lock();
         state.in_hand -= batch.len() as u64;
         self.inner.settle_batch(&mut state, batch, answer);
@@ -71,6 +76,21 @@ impl<M: PageMemory> Drop for InHand<'_, M> {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// Sleeps until a release wakes the scrubber. While fences are open or guards hold pages, which end without a word to
+    /// anybody, the sleep is short.
+    fn sleep_until_dirtied(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
+        const SHORT: Duration = Duration::from_millis(1);
+        // Looked at under the lock, under which the stop is announced too: it cannot slip in between.
+        if stopped.load(Ordering::Acquire) {
+            return;
+        }
+        if state.quarantined.is_empty() && state.fenced.is_empty() && state.pending.is_empty() {
+            self.dirtied.wait(state);
+        } else {
+            self.dirtied.wait_for(state, SHORT);
+        }
+    }
+
     /// Zeroes pages that were counted into the caller's hand. Called without the lock.
     pub(crate) fn clean_in_hand(&self, batch: Vec<CleanPage>) {
         let hand = InHand { inner: self, batch };
@@ -106,12 +126,10 @@ impl<M: PageMemory> Inner<M> {
     /// Takes up to `most` dirty pages into the hand.
     pub(crate) fn take_dirty(&self, state: &mut State, most: usize) -> Vec<CleanPage> {
         let mut batch = state.batches.pop().unwrap_or_default();
-        let (tick, page_tokens) = (self.tick(), self.page_tokens());
+        let tick = self.tick();
         for _ in 0..most.min(state.dirty.len()) {
             let Some(page) = state.dirty.pop_front() else { break };
-            let meta = self.meta(page);
-            let heat = if tick.wrapping_sub(meta.heat()) < 16 { Heat::Hot } else { Heat::Cold };
-            batch.push(CleanPage { page, tokens: meta.extent().dirty_tokens(page_tokens), heat });
+            batch.push(self.clean_page(page, tick));
         }
         state.in_hand += batch.len() as u64;
         batch
@@ -150,10 +168,9 @@ impl<M: PageMemory> Inner<M> {
             for page in pending.pages {
                 let meta = self.meta(page);
                 let word = meta.word();
-                // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it. Only the
-                // life that waits is kept off a page whose fence failed; the release before or after cleans it whole.
-                let keep_off = answer == FenceState::Failed && word.state() == PageState::Live;
-                meta.publish(word.unheld().unwrap_or(word).with_pending(keep_off));
+                // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
+                let off_limits = answer == FenceState::Failed && word.state() == PageState::Live;
+                meta.publish(word.unheld().unwrap_or(word).with_pending(off_limits));
             }
             if answer == FenceState::Done {
                 // Release: a reader that sees nothing off limits is behind the fence that was looked at here.
@@ -204,18 +221,17 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// The operating system's, when no thread can be had.
     pub fn start_scrubber(&self) -> std::io::Result<Scrubber> {
-        let (inner, stop) = (self.inner.clone(), std::sync::Arc::new(crate::sync::AtomicBool::new(false)));
+        let (inner, pool, stop) = (self.inner.clone(), self.inner.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let work = move || {
-            while !stopped.load(crate::sync::Ordering::Acquire) {
+            while !stopped.load(Ordering::Acquire) {
                 let mut state = inner.state.lock();
                 inner.poll_fences(&mut state);
                 inner.collect_quarantine(&mut state);
                 let batch = inner.take_dirty(&mut state, SCRUB_PAGES);
                 if batch.is_empty() {
                     state.keep_batch(batch);
-                    // Woken by a release. The short sleep is for fences and guards, which end without a word to us.
-                    inner.dirtied.wait_for(&mut state, std::time::Duration::from_millis(1));
+                    inner.sleep_until_dirtied(&mut state, &stopped);
                 } else {
                     drop(state);
                     inner.clean_in_hand(batch);
@@ -223,7 +239,12 @@ impl<M: PageMemory> PagePool<M> {
             }
         };
         let thread = std::thread::Builder::new().name("pagestamp-scrubber".into()).spawn(work)?;
-        Ok(Scrubber { stop, thread: Some(thread) })
+        let halt = Box::new(move || {
+            let _state = pool.state.lock();
+            stop.store(true, Ordering::Release);
+            pool.dirtied.notify_all();
+        });
+        Ok(Scrubber { halt, thread: Some(thread) })
     }
 
     /// Zeroes memory that may hold anybody's bytes, before the pool exists for anybody.
@@ -248,16 +269,22 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 /// A thread that zeroes released pages; ends when dropped.
-#[derive(Debug)]
 #[must_use = "dropping the scrubber stops it"]
 pub struct Scrubber {
-    stop: std::sync::Arc<crate::sync::AtomicBool>,
+    /// Tells the thread to end, whatever memory its pool has.
+    halt: Box<dyn Fn() + Send + Sync>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Scrubber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrubber").finish_non_exhaustive()
+    }
 }
 
 impl Drop for Scrubber {
     fn drop(&mut self) {
-        self.stop.store(true, crate::sync::Ordering::Release);
+        (self.halt)();
         if let Some(thread) = self.thread.take() {
             // A scrubber that panicked put its pages back and has nothing more to say.
             let _ = thread.join();

@@ -31,6 +31,7 @@ mod stats;
 mod tickets;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -39,10 +40,10 @@ use crate::config::{OwnPages, PoolConfig};
 use crate::error::ConfigError;
 use crate::geometry::PageGeometry;
 use crate::handle::PageHandle;
-use crate::id::{Generation, PoolId, PoolIdentity, next_pool_identity};
+use crate::id::{Generation, PoolId, PoolIdentity, TransferId, next_pool_identity};
 use crate::memory::PageMemory;
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 pub use claims::{ClaimError, ClaimToken};
 pub use clean::{Maintained, Scrubber};
@@ -92,8 +93,12 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) written_bytes: AtomicU64,
     /// Pages in quarantine, as a hint for guards that end; the truth is behind the lock.
     pub(crate) quarantine_hint: AtomicU32,
+    /// Handoffs that this pool opened as the receiver.
+    pub(crate) transfers: AtomicU64,
     /// Reads that were refused, by kind of fault that an operator wants to see.
     pub(crate) refused_reads: AtomicU64,
+    /// Raw addresses were given out for writing: all of every page is suspect from then on.
+    pub(crate) exposed: AtomicBool,
     pub(crate) state: Mutex<State>,
     /// Serialises resize, suspend and resume, which call the memory outside `state`.
     pub(crate) resizing: Mutex<()>,
@@ -128,7 +133,9 @@ impl<M: PageMemory> PagePool<M> {
             memory,
             written_bytes: AtomicU64::new(0),
             quarantine_hint: AtomicU32::new(0),
+            transfers: AtomicU64::new(0),
             refused_reads: AtomicU64::new(0),
+            exposed: AtomicBool::new(false),
             state: Mutex::new(state),
             resizing: Mutex::new(()),
             dirtied: Condvar::new(),
@@ -198,6 +205,13 @@ impl<M: PageMemory> Inner<M> {
     /// The byte clock, in ticks of 64 KiB.
     pub(crate) fn tick(&self) -> u32 {
         (self.written_bytes.load(Ordering::Relaxed) >> 16) as u32
+    }
+
+    /// Names the next handoff that this pool receives. 2^64 of them outlive any process.
+    pub(crate) fn next_transfer(&self) -> TransferId {
+        // Relaxed: only the uniqueness of the number matters.
+        let before = self.transfers.fetch_add(1, Ordering::Relaxed);
+        TransferId::new(self.identity, NonZeroU64::MIN.saturating_add(before))
     }
 
     /// Pages that requests can use: in circulation and wanted, less the pool's own and the retired.

@@ -36,7 +36,8 @@ pub struct EraseReceipt {
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
-    /// Pages of the list whose zeroing waits for a guard, a borrow, a ticket or a device, or failed.
+    /// Pages of the list that are not zero: their zeroing waits for a guard, a borrow, a ticket or a device, or it failed
+    /// and the page is retired.
     pub in_flight: Vec<u32>,
 }
 
@@ -85,23 +86,17 @@ impl<M: PageMemory> PagePool<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;
-        let before = inner.pages_of(&inner.state.lock(), owner);
-        let zeroed_before = inner.state.lock().totals.bytes_zeroed;
+        let pages = inner.pages_of(&inner.state.lock(), owner);
+        let soiled = inner.soiled_bytes(&pages);
         inner.reclaim_where(|whose| whose == owner);
-        inner.clean_now(&before);
-        let state = inner.state.lock();
-        let is_zero = |page: u32| {
-            let meta = inner.meta(page);
-            match meta.word().state() {
-                PageState::Free | PageState::Parked => true,
-                // Worn out pages retire clean; those that could not be zeroed keep their extent.
-                PageState::Retired => meta.extent().is_untouched(),
-                _ => meta.owner() != Some(owner),
-            }
-        };
-        let in_flight = before.iter().map(|(page, _)| *page).filter(|page| !is_zero(*page)).collect();
-        let bytes_zeroed = state.totals.bytes_zeroed - zeroed_before;
-        EraseReceipt { owner, pages: before, bytes_zeroed, in_flight }
+        inner.clean_now(&pages);
+        let _locked = inner.state.lock();
+        let waits = |at: &usize| !inner.has_left(pages[*at]);
+        let in_flight: Vec<usize> = (0..pages.len()).filter(waits).collect();
+        let kept: u64 = in_flight.iter().map(|at| soiled[*at]).sum();
+        let bytes_zeroed = soiled.iter().sum::<u64>() - kept;
+        let in_flight = in_flight.into_iter().map(|at| pages[at].0).collect();
+        EraseReceipt { owner, pages, bytes_zeroed, in_flight }
     }
 
     /// Gives the memory back, if nobody uses the pool any more.
@@ -198,6 +193,26 @@ impl<M: PageMemory> Inner<M> {
             (meta.owner() == Some(owner)).then_some((page, ended))
         };
         (0..self.metas.len() as u32).filter_map(of_owner).collect()
+    }
+
+    /// Bytes to zero in each of these pages.
+    fn soiled_bytes(&self, pages: &[(u32, Generation)]) -> Vec<u64> {
+        let _locked = self.state.lock();
+        let token_bytes = if M::HAS_BYTES { self.memory.geometry().token_bytes() } else { 0 };
+        let soiled = |page: u32| u64::from(self.clean_page(page, self.tick()).tokens) * token_bytes;
+        pages.iter().map(|(page, _)| soiled(*page)).collect()
+    }
+
+    /// Says, under the lock, whether the bytes of a life of a page are gone: zeroed, and perhaps somebody else's by now.
+    fn has_left(&self, (page, ended): (u32, Generation)) -> bool {
+        let meta = self.meta(page);
+        let word = meta.word();
+        let next_life = word.generation().get() == ended.get() + 1;
+        match word.state() {
+            PageState::Free | PageState::Parked => true,
+            PageState::Retired => meta.extent().is_untouched(),
+            _ => word.generation().get() > ended.get() && !next_life || next_life && word.state() == PageState::Live,
+        }
     }
 
     /// Zeroes what is dirty among these pages, now.

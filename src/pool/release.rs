@@ -18,7 +18,7 @@ use crate::header::Revocation;
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Heat, PageMemory};
-use crate::stamp::{PageState, StampWord};
+use crate::stamp::{Extent, PageState, StampWord};
 use crate::sync::Ordering;
 
 /// Bytes written after which a page counts as gone from the cache: half a usual L2.
@@ -53,27 +53,22 @@ impl<M: PageMemory> Inner<M> {
             drop_revoked(&mut state, key);
             return Released { was_revoked: true, ..Released::default() };
         }
-        let borrowed = core.header.borrows() > 0;
+        // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
+        let borrowed = core.header.borrows() > 0 && core.header.revoke() == Revocation::LastBorrower;
         self.forget_promise(&mut state, key);
         let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
         if borrowed {
-            // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
-            if core.header.revoke() == Revocation::LastBorrower {
-                set_status(&mut state, key, Status::Zombie);
-            }
+            set_status(&mut state, key, Status::Zombie);
         } else {
             state.close_record(key, core);
         }
         self.finish_leaving(state, leaving)
     }
 
-    /// Gives a record's promised pages back to everyone, or parks them if the pool shrinks.
+    /// Gives a record's promised pages back to everyone.
     pub(crate) fn forget_promise(&self, state: &mut State, key: RecordKey) {
         let promised = state.records.get_mut(key).map_or(0, |record| std::mem::take(&mut record.promised));
         state.promised -= promised;
-        if promised > 0 {
-            self.park_surplus(state);
-        }
     }
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
@@ -84,31 +79,27 @@ impl<M: PageMemory> Inner<M> {
     /// Bumps, then looks at hazards, then sorts the pages that `pages` names into free, cleaning and quarantined.
     pub(crate) fn let_go(&self, state: &mut State, borrowed: bool, pages: impl FnOnce(&mut dyn FnMut(u32))) -> Leaving {
         let mut leaving = Leaving { batch: state.batches.pop().unwrap_or_default(), released: Released::default() };
-        let (tick, page_tokens, last) = (self.tick(), self.page_tokens(), self.config.last_generation());
+        let (tick, last) = (self.tick(), self.config.last_generation());
         let crowded = self.metas.len() - state.parked.len() > state.target as usize;
         let first_freed = state.free.len();
         pages(&mut |page| {
             let meta = self.meta(page);
-            let (word, mut extent) = (meta.word(), meta.extent());
-            if word.is_pending() {
-                // Its zeroing is not known to have ended, and may have failed: anything may be in the bytes.
-                extent = extent.whole();
-                meta.set_extent(extent);
-            }
+            let (word, extent) = (meta.word(), meta.extent());
             let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
             leaving.released.pages += 1;
             if borrowed || word.holds() > 0 {
                 meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
                 state.quarantined.push(page);
                 leaving.released.quarantined_pages += 1;
-            } else if (!M::HAS_BYTES || extent.is_untouched()) && !crowded && !word.is_spent(last) {
+            } else if self.is_clean(extent) && !crowded && !word.is_spent(last) {
                 meta.clear_owner();
+                // Without bytes nothing is cleaned, but what was written was written by this owner.
+                meta.set_extent(Extent::default());
                 meta.publish(word.with_state(PageState::Free));
                 state.free.push(page);
             } else {
                 meta.publish(word.with_state(PageState::Cleaning));
-                let heat = if tick.wrapping_sub(meta.heat()) < HOT_TICKS { Heat::Hot } else { Heat::Cold };
-                leaving.batch.push(CleanPage { page, tokens: extent.dirty_tokens(page_tokens), heat });
+                leaving.batch.push(self.clean_page(page, tick));
             }
         });
         state.live -= leaving.released.pages;
@@ -120,6 +111,26 @@ impl<M: PageMemory> Inner<M> {
         self.note_quarantine(state);
         state.in_hand += leaving.batch.len() as u64;
         leaving
+    }
+
+    /// Says whether nobody can have written a page with this extent.
+    fn is_clean(&self, extent: Extent) -> bool {
+        !M::HAS_BYTES || (extent.is_untouched() && !self.outsiders_write())
+    }
+
+    /// Whether somebody has raw addresses of pages: then all of a page is suspect, whatever its extent says.
+    fn outsiders_write(&self) -> bool {
+        // Relaxed: set before the addresses are given out, by the same caller.
+        M::STARTS_DIRTY || self.exposed.load(Ordering::Relaxed)
+    }
+
+    /// What the memory has to zero of a page, and how it does that fastest.
+    pub(crate) fn clean_page(&self, page: u32, tick: u32) -> CleanPage {
+        let meta = self.meta(page);
+        let page_tokens = self.page_tokens();
+        let tokens = if self.outsiders_write() { page_tokens } else { meta.extent().dirty_tokens(page_tokens) };
+        let heat = if tick.wrapping_sub(meta.heat()) < HOT_TICKS { Heat::Hot } else { Heat::Cold };
+        CleanPage { page, tokens, heat }
     }
 
     /// Moves pages that a reader announced out of what was just freed or sent to cleaning.
@@ -213,7 +224,7 @@ impl<M: PageMemory> Inner<M> {
         let meta = self.meta(page);
         let word = meta.word();
         meta.clear_owner();
-        meta.set_extent(crate::stamp::Extent::default());
+        meta.set_extent(Extent::default());
         let crowded = self.metas.len() - state.parked.len() > state.target as usize;
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
@@ -305,6 +316,8 @@ impl<M: PageMemory> Inner<M> {
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
         let Leaving { batch, released } = leaving;
+        // A promise that ended may have been what kept free pages in circulation.
+        self.park_surplus(&mut state);
         if batch.is_empty() {
             state.keep_batch(batch);
         } else if self.config.clean_mode() == crate::config::CleanMode::Later {

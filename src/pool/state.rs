@@ -15,6 +15,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::Claim;
+use crate::sync::Ordering;
 use crate::ticket::Ticket;
 
 slotmap::new_key_type! {
@@ -174,10 +175,12 @@ impl State {
         (self.records.insert(record), core)
     }
 
-    /// Gives a record back after its pages went. A core that grew large, or was revoked, is not kept.
+    /// Gives a record back after its pages went. A core that grew large, was revoked, or that a forgotten guard or an open
+    /// ticket still counts in is not kept.
     pub(crate) fn close_record(&mut self, key: RecordKey, core: Arc<Core>) {
         const KEPT_PAGES: usize = 4096;
-        if core.header.is_revoked() || core.pages.capacity() > KEPT_PAGES {
+        let counted_in = core.header.borrows() > 0 || core.off_limits.load(Ordering::Acquire) > 0;
+        if core.header.is_revoked() || counted_in || core.pages.capacity() > KEPT_PAGES {
             self.records.remove(key);
             return;
         }

@@ -65,6 +65,8 @@ pub struct PoolStats {
     pub late_tickets: u64,
     /// Ends of tickets taken on trust.
     pub trusted_ticket_ends: u64,
+    /// Whether raw addresses were given out for writing.
+    pub addresses_exposed: bool,
     /// Tokens that `assume_written` took on trust.
     pub assumed_tokens: u64,
     /// Reads by handle that were refused.
@@ -112,6 +114,7 @@ impl<M: PageMemory> PagePool<M> {
             moved_pages: totals.pages_moved,
             late_tickets: totals.late_tickets,
             trusted_ticket_ends: totals.trusted_ends,
+            addresses_exposed: inner.exposed.load(Ordering::Relaxed),
             assumed_tokens: totals.assumed_tokens,
             refused_reads: inner.refused_reads.load(Ordering::Relaxed),
         }

@@ -243,7 +243,7 @@ impl<M: PageMemory> Inner<M> {
         state.totals.pages_moved += fresh.len() as u64;
         let leaving = self.let_go(&mut state, false, |each| moves.iter().for_each(|(_, _, page)| each(*page)));
         self.finish_leaving(state, leaving);
-        Ok(())
+        Ok(copied?)
     }
 
     /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.
@@ -258,6 +258,7 @@ impl<M: PageMemory> Inner<M> {
         let borrowed = core.header.borrows() > 0;
         if borrowed {
             // Only a forgotten guard can borrow here; which pages it looks at is not known, so all stay.
+            self.park_surplus(&mut state);
             return Some(super::Released::default());
         }
         let leaving = self.let_go_of_list(&mut state, core, keep, false);
@@ -292,6 +293,7 @@ impl<M: PageMemory> Inner<M> {
         });
         state.detached += handles.len() as u64;
         self.forget_promise(&mut state, lease.key());
+        self.park_surplus(&mut state);
         core.pages.truncate(0);
         if let Some(core) = state.records.get(lease.key()).map(|record| Arc::clone(&record.core)) {
             state.close_record(lease.key(), core);

@@ -49,8 +49,8 @@ fn pair() -> PageGeometry {
 }
 
 fn make(planes: &[ForeignPlane]) -> Result<ForeignMemory, MemoryError> {
-    // SAFETY: the planes that tests make are refused before a byte is touched, or lie within a `Tensor` that outlives the memory and that nobody
-    // uses meanwhile.
+    // SAFETY: the planes that tests make are refused before a byte is touched, or lie within a `Tensor`
+    // that outlives the memory and that nobody uses meanwhile.
     unsafe { ForeignMemory::new(pair(), PAGES, planes) }
 }
 
@@ -128,8 +128,10 @@ fn foreign_planes_that_cannot_be_are_refused_by_name() {
     );
     let wide = ForeignPlane { stride_bytes: u64::MAX / 2, len_bytes: u64::MAX, ..good };
     assert_eq!(make(&[wide, other]).unwrap_err(), MemoryError::Overflow { plane: 0, pages: 4, page_bytes: 16 });
-    let long = ForeignPlane { len_bytes: u64::MAX, ..other };
-    assert_eq!(make(&[good, long]).unwrap_err(), MemoryError::ForeignWraps { plane: 1, len_bytes: u64::MAX });
+    for len_bytes in [u64::MAX, 1 << 63] {
+        let long = ForeignPlane { len_bytes, ..other };
+        assert_eq!(make(&[good, long]).unwrap_err(), MemoryError::ForeignWraps { plane: 1, len_bytes });
+    }
     let high = ForeignPlane { base: NonNull::without_provenance(std::num::NonZero::<usize>::MAX), ..good };
     assert_eq!(make(&[high, other]).unwrap_err(), MemoryError::ForeignWraps { plane: 0, len_bytes: 64 });
     assert_eq!(tensor.bytes(), [DIRT; 256]);

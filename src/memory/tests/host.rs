@@ -149,10 +149,13 @@ fn refused_read_and_write_name_what_was_there_and_change_nothing() {
 fn sizes_that_cannot_be_are_refused_by_name() {
     assert_eq!(HostMemory::new(geometry(), 0).unwrap_err(), MemoryError::NoPages);
     let wide = PageGeometry::new(1, &[Plane::per_token(256, 1 << 31)]).unwrap();
-    assert_eq!(
-        HostMemory::new(wide.clone(), u32::MAX).unwrap_err(),
-        MemoryError::Overflow { plane: 0, pages: u32::MAX, page_bytes: 1 << 39 }
-    );
+    // past 2^64 bytes, and past what a pointer offset can express
+    for pages in [u32::MAX, 1 << 24] {
+        assert_eq!(
+            HostMemory::new(wide.clone(), pages).unwrap_err(),
+            MemoryError::Overflow { plane: 0, pages, page_bytes: 1 << 39 }
+        );
+    }
     // fits into numbers, not into the machine
     let error = HostMemory::new(wide, 1 << 18).unwrap_err();
     assert!(matches!(error, MemoryError::Map { bytes, os: libc::ENOMEM } if bytes > 1 << 57), "{error}");

@@ -14,7 +14,8 @@ use crate::geometry::{PageGeometry, Plane};
 const DIRT: u8 = 0xA5;
 const PAGE_TOKENS: u32 = 8;
 
-/// One token-major plane, one head-major plane with padding (8 tokens x 3 runs x 5 bytes = 120 of 128), one of tiny scales.
+/// One token-major plane, one head-major plane with padding (8 tokens x 3 runs x 5 bytes = 120 of 128), one
+/// of tiny scales.
 fn geometry() -> PageGeometry {
     PageGeometry::new(PAGE_TOKENS, &[Plane::per_token(1, 512), Plane::per_token(3, 5), Plane::per_token(1, 2)]).unwrap()
 }
@@ -35,7 +36,8 @@ fn soil(memory: &impl HostBytes) {
     });
 }
 
-/// Checks each byte of each page: `clean(plane, page, offset)` tells which must be zero; the others must be dirt.
+/// Checks each byte of each page: `clean(plane, page, offset)` tells which must be zero; the others must be
+/// dirt.
 fn check(memory: &impl HostBytes, clean: impl Fn(usize, u32, usize) -> bool) {
     for_each_byte(memory, |plane, page, offset, at| {
         // SAFETY: within a page of the test's own memory, which nobody else uses meanwhile.

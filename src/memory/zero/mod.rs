@@ -2,14 +2,17 @@
 //!
 //! **Owns** the choice of stores. **Does not know** pages: it is given an address and a length.
 //!
-//! **Why it cannot be optimised away.** A compiler may drop stores that it proves unread, and pages that leave their owner are exactly
-//! that. On x86-64 the stores are inline assembly that claims to read and write memory (neither `nomem` nor `pure`), which a compiler must run
-//! and cannot look into. Elsewhere they are relaxed atomic stores followed by an empty assembly statement that receives the address and claims
-//! to read all memory, so that the zeroes are observed. `black_box` promises nothing and is not used.
+//! **Why it cannot be optimised away.** A compiler may drop stores that it proves unread, and pages that
+//! leave their owner are exactly that. On x86-64 the stores are inline assembly that claims to read and
+//! write memory (neither `nomem` nor `pure`), which a compiler must run and cannot look into. Elsewhere
+//! they are relaxed atomic stores followed by an empty assembly statement that receives the address and
+//! claims to read all memory, so that the zeroes are observed. `black_box` promises nothing and is not
+//! used.
 //!
-//! **Why two threads may zero one page.** In terms of Rust's memory model each kernel performs relaxed atomic stores of single zero bytes
-//! (of aligned words, off x86-64), so that concurrent calls of safe code are no data race. Non-temporal stores leave the processor in no
-//! order; [`Zero::settle`] ends that, and every caller calls it before it tells anybody.
+//! **Why two threads may zero one page.** In terms of Rust's memory model each kernel performs relaxed
+//! atomic stores of single zero bytes (of aligned words, off x86-64), so that concurrent calls of safe code
+//! are no data race. Non-temporal stores leave the processor in no order; [`Zero::settle`] ends that, and
+//! every caller calls it before it tells anybody.
 #![expect(unsafe_code, reason = "stores to raw addresses")]
 
 use super::Heat;
@@ -36,7 +39,8 @@ impl Zero {
         Self { stores: Stores::detect() }
     }
 
-    /// Zeroes `len` bytes at `at`, whatever the alignment. Other threads may rely on it only after [`settle`](Self::settle).
+    /// Zeroes `len` bytes at `at`, whatever the alignment. Other threads may rely on it only after
+    /// [`settle`](Self::settle).
     ///
     /// # Safety
     ///
@@ -52,7 +56,8 @@ impl Zero {
         }
     }
 
-    /// Ends every store of this thread's earlier [`zero`](Self::zero)s: what the thread publishes afterwards comes after the zeroes.
+    /// Ends every store of this thread's earlier [`zero`](Self::zero)s: what the thread publishes
+    /// afterwards comes after the zeroes.
     #[inline]
     pub(super) fn settle(&self) {
         self.stores.settle();

@@ -1,7 +1,8 @@
 //! Stores of x86-64: string stores and vectors for hot bytes, non-temporal vectors for cold ones.
 //!
-//! Measured, random pages in huge pages: cold, 32-byte non-temporal stores are the best or within noise of it from 128 B up (64-byte ones, and
-//! touching the next page first, gained nothing); hot, `rep stosb` and `write_bytes` are equal from 2 KiB up and vectors faster below.
+//! Measured, random pages in huge pages: cold, 32-byte non-temporal stores are the best or within noise of
+//! it from 128 B up (64-byte ones, and touching the next page first, gained nothing); hot, `rep stosb` and
+//! `write_bytes` are equal from 2 KiB up and vectors faster below.
 #![expect(unsafe_code, reason = "stores to raw addresses in inline assembly")]
 
 use std::arch::asm;
@@ -9,7 +10,8 @@ use std::arch::asm;
 /// A cache line; also the shortest length that the vector loops take.
 const LINE: usize = 64;
 
-/// From here up a string store is as fast as a vector loop or faster, and leaves the choice of width to the processor.
+/// From here up a string store is as fast as a vector loop or faster, and leaves the choice of width to the
+/// processor.
 const STRING_BYTES: usize = 2048;
 
 /// What the processor can do beyond SSE2, which every x86-64 has.
@@ -54,7 +56,8 @@ impl Stores {
         }
     }
 
-    /// Zeroes whole lines around the cache and the ragged ends through it. Unordered until [`settle`](Self::settle).
+    /// Zeroes whole lines around the cache and the ragged ends through it. Unordered until
+    /// [`settle`](Self::settle).
     ///
     /// # Safety
     ///
@@ -70,7 +73,8 @@ impl Stores {
         let lines = (len - head) / LINE;
         let tail = len - head - lines * LINE;
         if head > 0 {
-            // SAFETY: (1) and (2) of the caller; `len` is at least a line, so that the line at `at` lies within.
+            // SAFETY: (1) and (2) of the caller; `len` is at least a line, so that the line at `at` lies
+            // within.
             unsafe { self.vectors(at, LINE) };
         }
         let body = at.wrapping_add(head);
@@ -84,7 +88,8 @@ impl Stores {
             unsafe { lines_sse2(body, lines) };
         }
         if tail > 0 {
-            // SAFETY: (1) and (2) of the caller; `len` is at least a line, so that the last line's worth lies within.
+            // SAFETY: (1) and (2) of the caller; `len` is at least a line, so that the last line's worth
+            // lies within.
             unsafe { self.vectors(at.wrapping_add(len - LINE), LINE) };
         }
     }
@@ -92,7 +97,8 @@ impl Stores {
     /// Orders the non-temporal stores of this thread before every later store.
     #[inline]
     pub(super) fn settle(&self) {
-        // SAFETY: a fence touches no memory and no flag; the statement claims memory, so that no store moves across.
+        // SAFETY: a fence touches no memory and no flag; the statement claims memory, so that no store
+        // moves across.
         unsafe { asm!("sfence", options(nostack, preserves_flags)) };
     }
 
@@ -178,7 +184,8 @@ unsafe fn store_1(at: *mut u8) {
 /// (1) and (2) of `hot`.
 #[inline]
 unsafe fn string(at: *mut u8, len: usize) {
-    // SAFETY: stores zero to the `len` bytes at `at`, which (1) and (2) of the caller allow; the direction flag is clear on entry.
+    // SAFETY: stores zero to the `len` bytes at `at`, which (1) and (2) of the caller allow; the direction
+    // flag is clear on entry.
     unsafe {
         asm!(
             "rep stosb",
@@ -193,8 +200,8 @@ unsafe fn string(at: *mut u8, len: usize) {
 /// (1) and (2) of `hot`; (3) `len` is at least [`LINE`].
 #[inline]
 unsafe fn vectors_sse2(at: *mut u8, len: usize) {
-    // SAFETY: stores zero to lines from `at` while they begin before the last line's worth, then to that: by (3) all within
-    // `at..at + len`, which (1) and (2) of the caller allow.
+    // SAFETY: stores zero to lines from `at` while they begin before the last line's worth, then to that:
+    // by (3) all within `at..at + len`, which (1) and (2) of the caller allow.
     unsafe {
         asm!(
             "xorps {zero}, {zero}",
@@ -223,7 +230,8 @@ unsafe fn vectors_sse2(at: *mut u8, len: usize) {
 /// (1) and (2) of `hot`; (3) `len` is at least [`LINE`]; (4) the processor has AVX2.
 #[inline]
 unsafe fn vectors_avx2(at: *mut u8, len: usize) {
-    // SAFETY: as `vectors_sse2`; by (4) the instructions exist; `vzeroupper` changes the upper halves of registers 0 to 15, all named.
+    // SAFETY: as `vectors_sse2`; by (4) the instructions exist; `vzeroupper` changes the upper halves of
+    // registers 0 to 15, all named.
     unsafe {
         asm!(
             "vpxor xmm0, xmm0, xmm0",
@@ -252,7 +260,8 @@ unsafe fn vectors_avx2(at: *mut u8, len: usize) {
 /// (1) and (2) of `hot`, for `lines` lines; (3) `at` is aligned to [`LINE`]; (4) `lines` is not zero.
 #[inline]
 unsafe fn lines_sse2(at: *mut u8, lines: usize) {
-    // SAFETY: stores zero to exactly `lines` lines, by (4) at least one, which (1) and (2) of the caller allow; aligned by (3).
+    // SAFETY: stores zero to exactly `lines` lines, by (4) at least one, which (1) and (2) of the caller
+    // allow; aligned by (3).
     unsafe {
         asm!(
             "xorps {zero}, {zero}",
@@ -274,10 +283,12 @@ unsafe fn lines_sse2(at: *mut u8, lines: usize) {
 
 /// # Safety
 ///
-/// (1) and (2) of `hot`, for `lines` lines; (3) `at` is aligned to [`LINE`]; (4) `lines` is not zero; (5) the processor has AVX2.
+/// (1) and (2) of `hot`, for `lines` lines; (3) `at` is aligned to [`LINE`]; (4) `lines` is not zero; (5)
+/// the processor has AVX2.
 #[inline]
 unsafe fn lines_avx2(at: *mut u8, lines: usize) {
-    // SAFETY: as `lines_sse2`; by (5) the instructions exist; `vzeroupper` changes the upper halves of registers 0 to 15, all named.
+    // SAFETY: as `lines_sse2`; by (5) the instructions exist; `vzeroupper` changes the upper halves of
+    // registers 0 to 15, all named.
     unsafe {
         asm!(
             "vpxor xmm0, xmm0, xmm0",

@@ -1,0 +1,255 @@
+//! Refusals of reads, writes and extents.
+
+use thiserror::Error;
+
+use crate::header::NoBorrow;
+use crate::id::{Generation, OwnerId, PoolId};
+use crate::memory::MemoryError;
+use crate::stamp::PageState;
+
+/// Why bytes were not written. No token counts as written that did not before.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Past the reservation.
+    #[error("writing up to token {to_tokens} passes the {reserved_tokens} reserved; grow first")]
+    PastReserved {
+        /// End of the write.
+        to_tokens: u64,
+        /// Tokens reserved.
+        reserved_tokens: u64,
+    },
+    /// Not one slice for each plane.
+    #[error("{given} slices for {planes} planes")]
+    PlaneCount {
+        /// Slices given.
+        given: usize,
+        /// Planes of the pool.
+        planes: usize,
+    },
+    /// No such plane.
+    #[error("plane {plane} of {planes}")]
+    NoSuchPlane {
+        /// Plane asked for.
+        plane: usize,
+        /// Planes of the pool.
+        planes: usize,
+    },
+    /// The same plane twice in one write.
+    #[error("plane {plane} was written already; what is written stays as it is")]
+    PlaneTwice {
+        /// The plane.
+        plane: usize,
+    },
+    /// A slice of the wrong size.
+    #[error("plane {plane}: {given_bytes} bytes for {tokens} tokens, {expected_bytes} expected")]
+    Length {
+        /// Plane of the slice.
+        plane: usize,
+        /// Tokens of the write.
+        tokens: u64,
+        /// Bytes given.
+        given_bytes: u64,
+        /// Bytes expected.
+        expected_bytes: u64,
+    },
+    /// An outside party holds a write ticket on the page.
+    #[error("page {page} has an open write ticket; wait until it ends")]
+    Busy {
+        /// The page.
+        page: u32,
+    },
+    /// A device is still cleaning the page.
+    #[error("page {page} is still being cleaned by the device")]
+    Pending {
+        /// The page.
+        page: u32,
+    },
+    /// The page is pinned by a reader, so that its tokens must be rewritten on a fresh page, and none is free.
+    #[error("page {page} is pinned by a reader and no page is free to rewrite it on; try again when one is")]
+    NoFreshPage {
+        /// The pinned page.
+        page: u32,
+    },
+    /// The owner was reclaimed.
+    #[error("the reservation was revoked by a reclaim of its owner")]
+    Revoked,
+    /// More borrows of one reservation than can be counted.
+    #[error("too many guards are alive")]
+    TooManyGuards,
+    /// The memory refused.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// Why an extent was not moved. The reservation is unchanged.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExtentError {
+    /// Past the reservation.
+    #[error("{to_tokens} tokens pass the {reserved_tokens} reserved; grow first")]
+    PastReserved {
+        /// Extent asked for.
+        to_tokens: u64,
+        /// Tokens reserved.
+        reserved_tokens: u64,
+    },
+    /// More would be committed than was written.
+    #[error("{to_tokens} tokens pass the {written_tokens} written; only written tokens are committed")]
+    PastWritten {
+        /// Extent asked for.
+        to_tokens: u64,
+        /// Tokens written.
+        written_tokens: u64,
+    },
+    /// Below the present extent.
+    #[error("{to_tokens} tokens lie below the present {now_tokens}; use truncate to roll back")]
+    Backward {
+        /// Extent asked for.
+        to_tokens: u64,
+        /// Extent now.
+        now_tokens: u64,
+    },
+    /// Truncation that would lengthen.
+    #[error("truncate to {to_tokens} tokens, only {written_tokens} are written; truncation never lengthens")]
+    Upward {
+        /// Extent asked for.
+        to_tokens: u64,
+        /// Tokens written.
+        written_tokens: u64,
+    },
+    /// An outside party holds a write ticket on a page concerned.
+    #[error("page {page} has an open write ticket; wait until it ends")]
+    Busy {
+        /// The page.
+        page: u32,
+    },
+    /// The owner was reclaimed.
+    #[error("the reservation was revoked by a reclaim of its owner")]
+    Revoked,
+}
+
+/// Why nothing was read.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The handle is of another pool, or of another process image.
+    #[error("the handle is of {handle_pool:?}, this is {pool:?} (or a pool of an earlier process)")]
+    ForeignPool {
+        /// Pool in the handle.
+        handle_pool: PoolId,
+        /// Pool that was asked.
+        pool: PoolId,
+    },
+    /// No such page.
+    #[error("page {page} of {pages}")]
+    OutOfRange {
+        /// Page asked for.
+        page: u32,
+        /// Pages that the pool has.
+        pages: u32,
+    },
+    /// The page was released since the handle was issued.
+    #[error(
+        "the handle names generation {handle_generation} of page {page}, which is now {state:?} in generation {generation}"
+    )]
+    Stale {
+        /// The page.
+        page: u32,
+        /// Generation in the handle.
+        handle_generation: Generation,
+        /// Generation of the page now.
+        generation: Generation,
+        /// What the page does now.
+        state: PageState,
+    },
+    /// The page belongs to somebody else.
+    #[error("page {page} does not belong to owner {asked_owner}")]
+    ForeignOwner {
+        /// The page.
+        page: u32,
+        /// Owner that was named.
+        asked_owner: OwnerId,
+    },
+    /// Past what was written.
+    #[error("tokens up to {to_tokens} were asked for, {written_tokens} are written")]
+    Unwritten {
+        /// End of the read, in tokens.
+        to_tokens: u64,
+        /// Tokens written.
+        written_tokens: u64,
+    },
+    /// A range whose end lies before its beginning.
+    #[error("a read from token {from_tokens} to {to_tokens} runs backward")]
+    Backward {
+        /// Beginning of the read.
+        from_tokens: u64,
+        /// End of the read.
+        to_tokens: u64,
+    },
+    /// An outside party holds a write ticket on the page.
+    #[error("page {page} has an open write ticket; wait until it ends")]
+    Busy {
+        /// The page.
+        page: u32,
+    },
+    /// A device is still cleaning the page.
+    #[error("page {page} is still being cleaned by the device")]
+    Pending {
+        /// The page.
+        page: u32,
+    },
+    /// The owner was reclaimed.
+    #[error("the reservation was revoked by a reclaim of its owner")]
+    Revoked,
+    /// No such plane.
+    #[error("plane {plane} of {planes}")]
+    NoSuchPlane {
+        /// Plane asked for.
+        plane: usize,
+        /// Planes of the pool.
+        planes: usize,
+    },
+    /// No such run in the plane.
+    #[error("run {run} of {runs} in plane {plane}")]
+    NoSuchRun {
+        /// Plane asked for.
+        plane: usize,
+        /// Run asked for.
+        run: u32,
+        /// Runs of the plane.
+        runs: u32,
+    },
+    /// A buffer of the wrong size.
+    #[error("a buffer of {given_bytes} bytes, {expected_bytes} expected")]
+    Length {
+        /// Bytes given.
+        given_bytes: u64,
+        /// Bytes expected.
+        expected_bytes: u64,
+    },
+    /// More guards are alive than can be counted.
+    #[error("too many guards are alive in this process")]
+    TooManyGuards,
+    /// The memory refused.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+impl From<NoBorrow> for ReadError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+impl From<NoBorrow> for WriteError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}

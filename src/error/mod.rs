@@ -1,0 +1,149 @@
+//! One error enum per operation, and [`enum@Error`] over all of them.
+//!
+//! Every error tells what was asked, what was there, and what to do. None carries page bytes. What a call consumed comes
+//! back in its error wherever it can still be used.
+//!
+//! # Which error means what
+//!
+//! | error | retry? | HTTP status for an engine | what an operator does |
+//! |---|---|---|---|
+//! | [`CapacityError::PoolTooSmall`] | no, not before the pool or the plan changes | do not serve (503 at start) | give the pool more memory, or advertise a smaller context |
+//! | [`RejectReason::NeverFits`], [`RejectReason::ZeroTokens`] | never, same request | 400 | nothing; the client asked for too much |
+//! | [`AdmitError::Full`] | yes, after pages came back | 503 or wait in the queue | look at `pending_pages` and `stats`: quarantined pages name a slow reader |
+//! | [`AdmitError::ProofVoid`] | after a new `prove` | 503 | pages retired or the pool shrank below the plan |
+//! | [`AdmitError::Suspended`] | after `resume` | 503 | resume the pool |
+//! | [`GrowError::Full`] | yes, or preempt one victim | 503 | admit with the real maximum, then growth is promised |
+//! | [`ReadError::Stale`], [`ReadError::Revoked`] | never | 500 | a bug in the engine: it kept a handle past release; look for who |
+//! | [`ReadError::ForeignOwner`], [`ReadError::ForeignPool`] | never | 500, and alarm | a request tried to read another tenant's page: find the table it used |
+//! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the seed incident's shape |
+//! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see `stats` for its age |
+//! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
+//! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
+//! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the seed incident's first sign |
+//! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
+
+mod admit;
+mod extent;
+mod pool;
+
+use thiserror::Error;
+
+use crate::geometry::GeometryError;
+use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError};
+use crate::memory::MemoryError;
+
+pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
+pub use extent::{ExtentError, ReadError, WriteError};
+pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError};
+
+/// A call that was refused, with what it would have consumed: nothing is lost.
+#[derive(Debug)]
+pub struct Refused<T, E> {
+    value: Box<T>,
+    error: E,
+}
+
+impl<T, E> Refused<T, E> {
+    pub(crate) fn new(value: T, error: E) -> Self {
+        Self { value: Box::new(value), error }
+    }
+
+    /// Why it was refused.
+    pub const fn error(&self) -> &E {
+        &self.error
+    }
+
+    /// Gives back what was handed in, unchanged.
+    #[must_use]
+    pub fn into_value(self) -> T {
+        *self.value
+    }
+
+    /// Gives back what was handed in, and the reason.
+    #[must_use]
+    pub fn into_parts(self) -> (T, E) {
+        (*self.value, self.error)
+    }
+}
+
+impl<T, E: std::fmt::Display> std::fmt::Display for Refused<T, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T: std::fmt::Debug, E: std::error::Error> std::error::Error for Refused<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Any error of this crate, for callers that keep one type.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Of [`PoolConfig`](crate::PoolConfig) and [`PagePool::new`](crate::PagePool::new).
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Of the geometry.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Of a memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Of the capacity proof.
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+    /// Of an admission.
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
+    /// Of a reservation.
+    #[error(transparent)]
+    Reserve(#[from] ReserveError),
+    /// Of growth.
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    /// Of a write.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Of an extent.
+    #[error(transparent)]
+    Extent(#[from] ExtentError),
+    /// Of a read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Of a ticket.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
+    /// Of a release by handles.
+    #[error(transparent)]
+    Release(#[from] ReleaseError),
+    /// Of a resize.
+    #[error(transparent)]
+    Resize(#[from] ResizeError),
+    /// Of suspend and resume.
+    #[error(transparent)]
+    Suspend(#[from] SuspendError),
+    /// Of an audit.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// Of an inbound that was not opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Of bytes that did not land.
+    #[error(transparent)]
+    Land(#[from] LandError),
+    /// Of what arrived in a handoff.
+    #[error(transparent)]
+    Inbound(#[from] InboundError),
+    /// Of a handoff that was not accepted.
+    #[error(transparent)]
+    NotAccepted(#[from] NotAccepted),
+    /// Of an outbound that was not sealed.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// Of an offer, or of sending.
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
+}

@@ -1,0 +1,230 @@
+//! Refusals of the pool as a whole: setting up, tickets, release by handles, resizing, audit.
+
+use thiserror::Error;
+
+use super::ReadError;
+use crate::id::{Generation, OwnerId};
+use crate::memory::MemoryError;
+use crate::stamp::PageState;
+
+/// Why a pool was not made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No page would be left for reservations.
+    #[error("a pool of {pages} pages, {own_pages} of them its own, leaves none to reserve; ask for more pages")]
+    NoPages {
+        /// Pages asked for.
+        pages: u32,
+        /// Pages that the pool keeps for itself.
+        own_pages: u32,
+    },
+    /// The memory has fewer pages than the pool should begin with.
+    #[error("the pool asks for {pages} pages, the memory has {max_pages}")]
+    MoreThanMemory {
+        /// Pages asked for.
+        pages: u32,
+        /// Pages of the memory.
+        max_pages: u32,
+    },
+    /// Pages would retire before their first use.
+    #[error("last generation {last_generation} leaves pages no life; allow at least 2")]
+    NoGenerations {
+        /// The last generation asked for.
+        last_generation: Generation,
+    },
+    /// 2^32 - 1 pools were made in this process; their ids are used up.
+    #[error("all pool ids of this process are used up")]
+    NoPoolIds,
+    /// The bookkeeping could not be allocated.
+    #[error("{bytes} bytes of bookkeeping could not be allocated")]
+    NoMemory {
+        /// Bytes asked of the allocator.
+        bytes: usize,
+    },
+    /// The memory refused to clean its pages before their first use.
+    #[error("the memory could not be cleaned before its first use")]
+    Memory(#[from] MemoryError),
+}
+
+/// Why no ticket was given, or a ticket did not end.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// The ticket ended before. Counted; nothing changed.
+    #[error("{0} ended before")]
+    AlreadyDone(crate::ticket::TicketId),
+    /// This pool never gave such a ticket. Counted; nothing changed.
+    #[error("{0} was never given by this pool")]
+    Unknown(crate::ticket::TicketId),
+    /// A reader is on a page that an outside party wants to write.
+    #[error("page {page} is being read; a write ticket needs it alone")]
+    Busy {
+        /// The page.
+        page: u32,
+    },
+    /// 65,535 tickets are open on the page.
+    #[error("page {page} has too many open tickets")]
+    TooMany {
+        /// The page.
+        page: u32,
+    },
+    /// The pages asked for are not there.
+    #[error("pages up to {to_pages} of {pages}")]
+    OutOfRange {
+        /// End of the range of pages.
+        to_pages: u64,
+        /// Pages of the reservation.
+        pages: u64,
+    },
+    /// A ticket for no page.
+    #[error("a ticket for no page")]
+    Empty,
+    /// The owner was reclaimed.
+    #[error("the reservation was revoked by a reclaim of its owner")]
+    Revoked,
+}
+
+/// Why a list of pages was not released. None of them was.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The handle at this position does not name a page that the owner holds.
+    #[error("handle {position}")]
+    Handle {
+        /// Position in the list.
+        position: usize,
+        /// What is wrong with it; a page released before is `Stale`.
+        #[source]
+        source: ReadError,
+    },
+    /// The same page stands twice in the list.
+    #[error("handle {position} names page {page} a second time")]
+    Twice {
+        /// Position in the list.
+        position: usize,
+        /// The page.
+        page: u32,
+    },
+    /// The page is held by a reservation, which alone releases it.
+    #[error("handle {position}: page {page} is held by a reservation; release that, or detach it first")]
+    Held {
+        /// Position in the list.
+        position: usize,
+        /// The page.
+        page: u32,
+    },
+}
+
+/// Why a pool did not resize. Pool unchanged.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResizeError {
+    /// More pages than were fixed at construction.
+    #[error("{pages} pages were asked for, the memory was made for {max_pages}")]
+    PastMax {
+        /// Pages asked for.
+        pages: u32,
+        /// Pages of the memory.
+        max_pages: u32,
+    },
+    /// No page would be left for reservations.
+    #[error("{pages} pages, {own_pages} of them the pool's own, leave none to reserve")]
+    NoPages {
+        /// Pages asked for.
+        pages: u32,
+        /// Pages that the pool keeps for itself.
+        own_pages: u32,
+    },
+    /// The pool is suspended.
+    #[error("the pool is suspended; resume it first")]
+    Suspended,
+    /// The memory refused.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// Why a pool was not suspended or resumed.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// Admissions wait for their pages, or tickets are open. Pool unchanged.
+    #[error("{promised_pages} pages are promised to admissions and {tickets} tickets are open; end those first")]
+    Busy {
+        /// Pages promised to admissions that hold none yet.
+        promised_pages: u64,
+        /// Open tickets.
+        tickets: u64,
+    },
+    /// The memory refused; the pool stays as it is.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Not suspended.
+    #[error("the pool is not suspended")]
+    NotSuspended,
+}
+
+/// What a full walk of the stamps found that the counters do not say. Any of these is a defect of pagestamp.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// A counter differs from the walk.
+    #[error("{state:?}: counted {counted}, found {found}")]
+    Count {
+        /// The state.
+        state: PageState,
+        /// What the counter says.
+        counted: u64,
+        /// What the walk found.
+        found: u64,
+    },
+    /// A page stands in a list that its stamp contradicts, or twice.
+    #[error("page {page} is {state:?} but stands in the list of {list:?}")]
+    Listed {
+        /// The page.
+        page: u32,
+        /// What its stamp says.
+        state: PageState,
+        /// The list.
+        list: PageState,
+    },
+    /// A page belongs to nobody although it is live, or to somebody although it is not.
+    #[error("page {page} is {state:?} and its owner is {owner:?}")]
+    Owner {
+        /// The page.
+        page: u32,
+        /// What its stamp says.
+        state: PageState,
+        /// Its owner.
+        owner: Option<OwnerId>,
+    },
+    /// More is promised than is free.
+    #[error("{promised} pages are promised, {free} are free")]
+    Promises {
+        /// Pages promised.
+        promised: u64,
+        /// Pages free.
+        free: u64,
+    },
+    /// The open tickets do not add up to what the stamps carry.
+    #[error("page {page}: {stamped} tickets in its stamp, {open} open")]
+    Tickets {
+        /// The page.
+        page: u32,
+        /// Count in the stamp.
+        stamped: u64,
+        /// Tickets that name it.
+        open: u64,
+    },
+    /// A byte outside the written extent is not zero.
+    #[error("page {page}, plane {plane}: a byte that nobody wrote is not zero")]
+    Byte {
+        /// The page.
+        page: u32,
+        /// The plane.
+        plane: usize,
+    },
+    /// The memory could not be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}

@@ -1,0 +1,117 @@
+//! Which parts of the expected pages have landed, each exactly once.
+//!
+//! *Owns* the count of page ordinals, planes and token ranges. *Does not know* bytes. A part is O(1) when it is a whole
+//! plane of a page, else O(parts of that page and plane).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a part is to what landed before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// None of it landed.
+    New,
+    /// Exactly this part landed.
+    Again,
+    /// A part that is not the same landed on some of it.
+    Overlap(Overlap),
+}
+
+/// Two different parts for the same tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Overlap {
+    pub(super) page: u32,
+    pub(super) plane: usize,
+    pub(super) landed: Range<u32>,
+    pub(super) sent: Range<u32>,
+}
+
+/// A plane of a page of which something is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Missing {
+    pub(super) page: u32,
+    pub(super) plane: usize,
+    pub(super) landed_tokens: u32,
+}
+
+/// Parts by page and plane.
+#[derive(Debug)]
+pub(super) struct Coverage {
+    planes: usize,
+    /// landed in one part, whole
+    whole: Box<[bool]>,
+    /// landed in parts, in order of tokens
+    parts: BTreeMap<usize, Vec<Range<u32>>>,
+    first_overlap: Option<Overlap>,
+}
+
+impl Coverage {
+    pub(super) fn new(pages: u32, planes: usize) -> Self {
+        let whole = vec![false; pages as usize * planes].into();
+        Self { planes, whole, parts: BTreeMap::new(), first_overlap: None }
+    }
+
+    fn slot(&self, page: u32, plane: usize) -> usize {
+        page as usize * self.planes + plane
+    }
+
+    /// Compares a part of a page of `page_tokens` expected tokens with what landed, and remembers the first that overlaps.
+    /// The part is not empty, and in range.
+    pub(super) fn compare(&mut self, page: u32, plane: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
+        let slot = self.slot(page, plane);
+        let landed = if self.whole[slot] {
+            Some(0..page_tokens)
+        } else {
+            let mut parts = self.parts.get(&slot).into_iter().flatten();
+            parts.find(|part| part.start < tokens.end && tokens.start < part.end).cloned()
+        };
+        match landed {
+            None => Part::New,
+            Some(landed) if landed == *tokens => Part::Again,
+            Some(landed) => {
+                let overlap = Overlap { page, plane, landed, sent: tokens.clone() };
+                self.first_overlap.get_or_insert_with(|| overlap.clone());
+                Part::Overlap(overlap)
+            }
+        }
+    }
+
+    /// The first part that was sent over another one.
+    pub(super) const fn first_overlap(&self) -> Option<&Overlap> {
+        self.first_overlap.as_ref()
+    }
+
+    /// Notes a part that is new.
+    pub(super) fn note(&mut self, page: u32, plane: usize, tokens: Range<u32>, page_tokens: u32) {
+        let slot = self.slot(page, plane);
+        if tokens == (0..page_tokens) {
+            self.whole[slot] = true;
+            return;
+        }
+        let parts = self.parts.entry(slot).or_default();
+        let at = parts.partition_point(|part| part.start < tokens.start);
+        parts.insert(at, tokens);
+    }
+
+    /// Tokens that landed of a plane of a page that is not whole.
+    fn landed_in_parts(&self, slot: usize) -> u32 {
+        self.parts.get(&slot).into_iter().flatten().map(|part| part.end - part.start).sum()
+    }
+
+    /// The first plane of a page of which less than `tokens_of(page)` tokens landed.
+    pub(super) fn first_missing(&self, tokens_of: impl Fn(u32) -> u32) -> Option<Missing> {
+        self.whole.iter().enumerate().filter(|(_, whole)| !**whole).find_map(|(slot, _)| {
+            let (page, plane) = ((slot / self.planes) as u32, slot % self.planes);
+            let landed_tokens = self.landed_in_parts(slot);
+            (landed_tokens < tokens_of(page)).then_some(Missing { page, plane, landed_tokens })
+        })
+    }
+
+    /// Pages of which every plane landed, whole.
+    pub(super) fn complete_pages(&self, tokens_of: impl Fn(u32) -> u32) -> u32 {
+        let is_complete =
+            |slot: usize| self.whole[slot] || self.landed_in_parts(slot) == tokens_of((slot / self.planes) as u32);
+        let pages = 0..self.whole.len() / self.planes;
+        pages.filter(|page| (0..self.planes).all(|plane| is_complete(page * self.planes + plane))).count() as u32
+    }
+}

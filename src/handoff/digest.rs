@@ -1,0 +1,160 @@
+//! What the bytes of a page are compared by, bound to the place that they are meant for.
+//!
+//! *Owns* the order in which a page is digested and what is digested with it. *Does not know* pools.
+
+use std::fmt;
+
+use twox_hash::XxHash3_128;
+
+use crate::geometry::{Fingerprint, LayoutError, ModelLayout, Slice};
+use crate::id::TransferId;
+
+/// Raised whenever what a digest covers, or its order, changes.
+const DIGEST_VERSION: u32 = 1;
+
+/// Names how the pages of a handoff are digested.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Checksum {
+    /// Not at all: what such a message says of bytes cannot be verified, and no call here accepts it.
+    #[default]
+    Nothing,
+    /// XXH3 in 128 bits. Finds every accident; does not resist a peer that forges.
+    Xxh3,
+}
+
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Checksum::Nothing => "no checksum",
+            Checksum::Xxh3 => "xxh3-128",
+        })
+    }
+}
+
+/// Holds the digest of one page of one transfer.
+///
+/// `Debug` and `Display` do not show the value: who knows a page's digest can test guesses of what the page holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digest(u128);
+
+impl Digest {
+    /// Stands for a digest that nobody computed. No page has it.
+    pub const ZERO: Self = Self(0);
+
+    /// Says whether this is [`Digest::ZERO`].
+    #[must_use]
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns the digest as it travels: 16 bytes, the most significant first.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    /// Takes a digest from the 16 bytes of [`Digest::to_bytes`].
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_zero() { "Digest(zero)" } else { "Digest(..)" })
+    }
+}
+
+/// Digests the pages of one transfer, for an engine that moves the bytes itself. [`Outbound::send`](super::Outbound::send)
+/// does it in the same pass as its copy.
+///
+/// A digest covers the checksum kind, the transfer, model layout and slice, the page's ordinal and its fill, then the bytes.
+/// A right page in a wrong place, or of another transfer, has a wrong digest.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
+/// use pagestamp::{Digester, TransferId};
+///
+/// let cache = HeadCache::new(1, 4, ElementFormat::plain(Dtype::F16));
+/// let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
+/// let transfer = TransferId::from_bits(1 << 64 | 1).ok_or("no transfer")?;
+/// let digester = Digester::new(transfer, &model, &Slice::whole(&model))?;
+/// let digest_at = |ordinal| {
+///     let mut page = digester.page(ordinal, 16);
+///     page.update(&[7; 16 * 8]); // K
+///     page.update(&[9; 16 * 8]); // V
+///     page.finish()
+/// };
+/// assert_ne!(digest_at(0), digest_at(1), "the same bytes in another place");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Digester {
+    /// what is equal for all pages of the transfer
+    head: Vec<u8>,
+}
+
+impl Digester {
+    /// Begins the digests of a transfer.
+    ///
+    /// # Errors
+    ///
+    /// - [`LayoutError::OutsideModel`]: the slice is not of the model.
+    pub fn new(transfer: TransferId, model: &ModelLayout, slice: &Slice) -> Result<Self, LayoutError> {
+        Ok(Self::over(transfer, model.slice_fingerprint(slice)?))
+    }
+
+    /// `meaning` is the slice fingerprint.
+    pub(super) fn over(transfer: TransferId, meaning: Fingerprint) -> Self {
+        let mut head = b"pagestamp.page-digest".to_vec();
+        head.extend_from_slice(&DIGEST_VERSION.to_le_bytes());
+        head.extend_from_slice(b"xxh3-128");
+        head.extend_from_slice(&transfer.to_bits().to_le_bytes());
+        head.extend_from_slice(&meaning.to_bytes());
+        Self { head }
+    }
+
+    /// Begins the digest of the page with this ordinal, which holds `tokens` tokens.
+    ///
+    /// # Cost
+    ///
+    /// O(1); allocates.
+    pub fn page(&self, ordinal: u32, tokens: u32) -> PageDigester {
+        let mut hasher = XxHash3_128::new();
+        hasher.write(&self.head);
+        hasher.write(&ordinal.to_le_bytes());
+        hasher.write(&tokens.to_le_bytes());
+        PageDigester { hasher }
+    }
+}
+
+/// Digests one page: plane by plane, of each `[tokens, runs, run_bytes]`, token by token, its filled tokens only.
+///
+/// The bytes may come in pieces of any size.
+#[must_use = "a digest is there once it is finished"]
+pub struct PageDigester {
+    hasher: XxHash3_128,
+}
+
+impl PageDigester {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.hasher.write(bytes);
+    }
+
+    /// Ends the page. Never [`Digest::ZERO`].
+    #[must_use]
+    pub fn finish(self) -> Digest {
+        Digest(self.hasher.finish_128().max(1))
+    }
+}
+
+impl fmt::Debug for PageDigester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageDigester").finish_non_exhaustive()
+    }
+}

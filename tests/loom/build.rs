@@ -1,0 +1,194 @@
+//! Copies the protocol files of `../../src` to `OUT_DIR`, with the bug that `PAGESTAMP_PLANT` names planted in them.
+//!
+//! Every text that is looked for must stand in its file exactly once: a plant, an adaptation or a mirror that no longer
+//! fits stops the build, so that none of them rots.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+#[path = "plants.rs"]
+#[allow(dead_code, reason = "shared with the runner, which uses the other fields")]
+mod plants;
+
+/// The files that the models run.
+const FILES: &[&str] = &["sync.rs", "id.rs", "stamp.rs", "hazard.rs", "header.rs"];
+
+/// What is changed in every copy: file, text, replacement. Nothing here touches an atomic of a protocol.
+const ADAPTATIONS: &[(&str, &str, &str)] = &[
+    // loom's own atomics behind a face that lets loom see more: `watched.rs`.
+    ("sync.rs", "pub(crate) use loom::sync::atomic::{", "pub(crate) use crate::watched::{"),
+    // The counter of pool ids is a static, which loom's atomics cannot be; it is not part of a protocol.
+    ("id.rs", "use crate::sync::{AtomicU64, Ordering};", "use std::sync::atomic::{AtomicU64, Ordering};"),
+    // loom does not see into std's OnceLock; `once.rs` is the same promise on loom's own parts.
+    ("hazard.rs", "use std::sync::OnceLock;", "use crate::once::OnceLock;"),
+    (
+        "hazard.rs",
+        "pub(crate) const fn new() -> Self {\n        Self { first:",
+        "pub(crate) fn new() -> Self {\n        Self { first:",
+    ),
+];
+
+/// Doors to what only `hazard::thread` calls, which is not there under loom.
+const BRIDGE: (&str, &str) = (
+    "hazard.rs",
+    "
+impl Block {
+    pub(crate) fn announce_key(&'static self, key: u64) -> Option<Hazard> {
+        self.announce(key)
+    }
+
+    pub(crate) fn leave(&self) {
+        self.unclaim();
+    }
+}
+",
+);
+
+/// Steps of the pool that `world.rs` repeats by hand, since those files need a whole memory: file, function, and pieces
+/// that stand in it in this order. Who changes one is sent to `world.rs` first.
+const MIRRORS: &[(&str, &str, &[&str])] = &[
+    (
+        "access.rs",
+        "fn open_guard(",
+        &[
+            "hazard::announce(self.identity.pool, page)",
+            "let word = meta.word_for_reader();",
+            "word.is_readable_as(handle.generation())",
+            "meta.owner() != Some(owner)",
+            "meta.extent().written()",
+        ],
+    ),
+    (
+        "access.rs",
+        "pub(crate) fn prepare(",
+        &["extent().high() > from", "inner.keep_readers_off(", "meta.set_extent(meta.extent().with_high(end));"],
+    ),
+    (
+        "pool/release.rs",
+        "pub(crate) fn let_go(",
+        &[
+            "StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word)",
+            "if borrowed || word.holds() > 0 {",
+            "meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));",
+            "meta.publish(word.with_state(PageState::Free));",
+            "meta.publish(word.with_state(PageState::Cleaning));",
+            "hazard::pages_announced(",
+            "self.quarantine_announced(",
+        ],
+    ),
+    (
+        "pool/release.rs",
+        "pub(crate) fn collect_quarantine(",
+        &[
+            "hazard::pages_announced(",
+            "word.holds() > 0 || word.is_borrowed() || announced.contains(page)",
+            "meta.publish(word.with_state(PageState::Cleaning));",
+        ],
+    ),
+    (
+        "pool/release.rs",
+        "pub(crate) fn make_free(",
+        &["meta.clear_owner();", "meta.set_extent(", "meta.publish(word.with_state(PageState::Free));"],
+    ),
+    ("pool/release.rs", "pub(crate) fn finish_leaving(", &["drop(state);", "self.clean_in_hand(batch);"]),
+    (
+        "pool/release.rs",
+        "pub fn release_pages(",
+        &["inner.state.lock()", "inner.check_owned(owner, handle)", "inner.let_go("],
+    ),
+    (
+        "pool/tickets.rs",
+        "fn check_pinnable(",
+        &["self.set_writing(*page, true)", "hazard::pages_announced(", "self.set_writing(*page, false)"],
+    ),
+    (
+        "pool/tickets.rs",
+        "pub(crate) fn end_ticket(",
+        &["inner.unhold(*page);", ".fetch_sub(1, Ordering::Release);", "inner.collect_quarantine("],
+    ),
+    (
+        "pool/tickets.rs",
+        "pub(crate) fn keep_readers_off(",
+        &[
+            "self.state.lock()",
+            "hazard::pages_announced(",
+            "self.meta(page).word().holds()",
+            "state.announced.contains(&page)",
+            "meta.issue(owner);",
+            "self.copy_prefix(page, fresh, from)",
+            "core.pages.set(ordinal, fresh);",
+            "self.let_go(",
+        ],
+    ),
+];
+
+fn main() {
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    let source = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("../../src");
+    let name = env::var("PAGESTAMP_PLANT").unwrap_or_default();
+    let plant = plants::SOURCE_PLANTS.iter().find(|plant| plant.name == name);
+    assert!(plant.is_some() || name.is_empty(), "PAGESTAMP_PLANT: there is no plant {name:?}, see plants.rs");
+
+    let mut modules = String::new();
+    for file in FILES {
+        let real = read(&source, file);
+        for plant in plants::SOURCE_PLANTS.iter().filter(|plant| plant.file == *file) {
+            replace(&real, plant.old, plant.new, &format!("{file}: plant {}", plant.name));
+        }
+        let mut text = real;
+        if let Some(plant) = plant.filter(|plant| plant.file == *file) {
+            text = replace(&text, plant.old, plant.new, plant.name);
+        }
+        for (_, old, new) in ADAPTATIONS.iter().filter(|(of, ..)| of == file) {
+            text = replace(&text, old, new, &format!("{file}: adaptation"));
+        }
+        if BRIDGE.0 == *file {
+            text.push_str(BRIDGE.1);
+        }
+        fs::write(out.join(file), text).expect("OUT_DIR can be written");
+        let module = file.trim_end_matches(".rs");
+        modules += &format!("#[path = {:?}]\npub(crate) mod {module};\n", out.join(file));
+    }
+    fs::write(out.join("real.rs"), modules).expect("OUT_DIR can be written");
+    for (file, function, steps) in MIRRORS {
+        check_mirror(&read(&source, file), file, function, steps);
+    }
+
+    println!("cargo::rustc-cfg=loom");
+    println!("cargo::rustc-check-cfg=cfg(loom)");
+    println!("cargo::rustc-env=PAGESTAMP_PLANTED={name}");
+    println!("cargo::rerun-if-env-changed=PAGESTAMP_PLANT");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=plants.rs");
+}
+
+fn read(source: &Path, file: &str) -> String {
+    let path = source.join(file);
+    println!("cargo::rerun-if-changed={}", path.display());
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn replace(text: &str, old: &str, new: &str, what: &str) -> String {
+    let found = text.matches(old).count();
+    assert!(found == 1, "{what}: this text stands there {found} times, not once:\n{old}");
+    text.replace(old, new)
+}
+
+fn check_mirror(text: &str, file: &str, function: &str, steps: &[&str]) {
+    let squeeze = |text: &str| text.split_whitespace().collect::<String>();
+    assert!(text.matches(function).count() == 1, "src/{file}: {function:?} is not there exactly once");
+    let begin = text.find(function).expect("counted");
+    // A method of an impl ends at the first brace in column 4.
+    let body = &text[begin..];
+    let body = squeeze(&body[..body.find("\n    }\n").unwrap_or(body.len())]);
+    let mut at = 0;
+    for step in steps {
+        let found = body[at..].find(&squeeze(step)).unwrap_or_else(|| {
+            panic!(
+                "src/{file}, {function}): the step `{step}` is not where it was. The models repeat this function in \
+                 tests/loom/src/world.rs: make them do what it does now, then change MIRRORS in tests/loom/build.rs"
+            )
+        });
+        at += found + squeeze(step).len();
+    }
+}

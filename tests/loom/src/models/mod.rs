@@ -1,0 +1,7 @@
+//! The models, by protocol. Each is a function of the [`Plant`](crate::world::Plant) to run with.
+
+pub(crate) mod blocks;
+pub(crate) mod extent;
+pub(crate) mod header;
+pub(crate) mod release;
+pub(crate) mod ticket;

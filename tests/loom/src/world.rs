@@ -1,0 +1,437 @@
+//! A pool as small as the protocols allow, on the real stamps, extents, hazards and orders.
+//!
+//! *Owns* the steps that `src/pool/` and `src/access.rs` take around those words, repeated here by hand because those
+//! files need a whole memory: each function names its original, and `build.rs` stops when that changes its steps. *Does
+//! not know* what a model wants to show.
+//!
+//! The pool's one lock is a loom mutex. Where the order of steps is what can be wrong, the wrong order is here too, behind
+//! a [`Plant`].
+
+use std::sync::Arc;
+
+use loom::sync::{Mutex, MutexGuard};
+
+use crate::bytes::Token;
+use crate::hazard::{Block, Domain, Hazard, key};
+use crate::id::{Generation, OwnerId};
+use crate::stamp::{Extent, PageMeta, PageState, StampWord};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Tokens of a page.
+pub(crate) const TOKENS: u32 = 2;
+const POOL: u32 = 7;
+
+/// A wrong order of steps, or a step left out. Each must be caught by the model that `main.rs` pairs it with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Plant {
+    Sound,
+    CheckThenRead,
+    CheckThenAnnounce,
+    OwnerNotCompared,
+    ReleaseIgnoresReaders,
+    ScanBeforePublish,
+    BumpAfterZero,
+    FreeBeforeZero,
+    CollectIgnoresReaders,
+    ReleaseIgnoresTickets,
+    CheckOutsideLock,
+    ExtentBeforeBytes,
+    RewriteIgnoresReaders,
+    ExtentLoweredAfterScan,
+    TicketIgnoresReaders,
+    WritingAfterScan,
+    RelaxedTicketCount,
+    BothHandBack,
+}
+
+pub(crate) fn owner(id: u64) -> OwnerId {
+    OwnerId::new(id).expect("not zero")
+}
+
+pub(crate) fn generation(number: u64) -> Generation {
+    Generation::new(number).expect("small")
+}
+
+/// What `owner` writes into a token in a life of the page: never zero, different for each.
+pub(crate) fn text(owner: OwnerId, generation: Generation, token: u32) -> u64 {
+    owner.get() << 32 | generation.get() << 8 | (u64::from(token) + 1)
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) free: Vec<u32>,
+    pub(crate) quarantined: Vec<u32>,
+    pub(crate) dirty: Vec<u32>,
+    announced: Vec<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    plant: Plant,
+    metas: Vec<PageMeta>,
+    bytes: Vec<[Token; TOKENS as usize]>,
+    state: Mutex<State>,
+    domain: Domain,
+    quarantine_hint: AtomicU32,
+}
+
+/// A guard by handle, as `access::PageGuard`.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    page: u32,
+    pub(crate) written: u32,
+    hazard: Option<Hazard>,
+}
+
+impl World {
+    /// A pool of free pages.
+    pub(crate) fn new(plant: Plant, pages: u32) -> Arc<Self> {
+        let word = StampWord::new(Generation::FIRST, PageState::Free);
+        Arc::new(Self {
+            plant,
+            metas: (0..pages).map(|_| PageMeta::new(word, Extent::default())).collect(),
+            bytes: (0..pages).map(|_| Default::default()).collect(),
+            state: Mutex::new(State { free: (0..pages).rev().collect(), ..State::default() }),
+            domain: Domain::new(),
+            quarantine_hint: AtomicU32::new(0),
+        })
+    }
+
+    /// The same, with page 0 issued to `owner` and its first tokens written.
+    pub(crate) fn with_page(plant: Plant, pages: u32, owner: OwnerId, written: u32) -> Arc<Self> {
+        let world = Self::new(plant, pages);
+        let (page, generation) = world.take(owner).expect("a free page");
+        assert_eq!((page, generation), (0, Generation::FIRST));
+        world.append(page, 0..written, |token| text(owner, generation, token));
+        world
+    }
+
+    pub(crate) fn block(&self) -> &'static Block {
+        self.domain.claim_block().expect("a block")
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no model panics and goes on")
+    }
+
+    pub(crate) fn meta(&self, page: u32) -> &PageMeta {
+        &self.metas[page as usize]
+    }
+
+    pub(crate) fn token(&self, page: u32, token: u32) -> &Token {
+        &self.bytes[page as usize][token as usize]
+    }
+
+    /// As `hazard::pages_announced`.
+    pub(crate) fn pages_announced(&self) -> Vec<u32> {
+        let mut pages = Vec::new();
+        self.domain.scan(|key| {
+            assert_eq!(key >> 32, u64::from(POOL));
+            pages.push(key as u32);
+        });
+        pages
+    }
+
+    pub(crate) fn announce(block: &'static Block, page: u32) -> Hazard {
+        block.announce_key(key(POOL, page)).expect("a slot")
+    }
+
+    // ---- readers by handle ----
+
+    /// As `Inner::open_guard`: `None` for every refusal.
+    pub(crate) fn open_guard(&self, block: &'static Block, who: OwnerId, page: u32, life: Generation) -> Option<Guard> {
+        let meta = self.meta(page);
+        if self.plant == Plant::CheckThenAnnounce && !meta.word_for_reader().is_readable_as(life) {
+            return None;
+        }
+        let hazard = (self.plant != Plant::CheckThenRead).then(|| Self::announce(block, page));
+        if self.plant != Plant::CheckThenAnnounce && !meta.word_for_reader().is_readable_as(life) {
+            return None;
+        }
+        if self.plant != Plant::OwnerNotCompared && meta.owner() != Some(who) {
+            return None;
+        }
+        Some(Guard { page, written: meta.extent().written(), hazard })
+    }
+
+    /// Reads a token that the guard covers.
+    pub(crate) fn read(&self, guard: &Guard, token: u32) -> u64 {
+        assert!(token < guard.written, "the model asks for written tokens only");
+        self.token(guard.page, token).get()
+    }
+
+    /// As the drop of a `PageGuard`: the hazard ends, then `Inner::reader_ended`.
+    pub(crate) fn end_guard(&self, mut guard: Guard) {
+        drop(guard.hazard.take());
+        if self.quarantine_hint.load(Ordering::Relaxed) != 0
+            && let Ok(mut state) = self.state.try_lock()
+        {
+            self.collect_quarantine(&mut state);
+        }
+    }
+
+    /// Opens a guard, reads every written token, ends the guard; each token must be this life's.
+    pub(crate) fn read_own(&self, block: &'static Block, who: OwnerId, page: u32, life: Generation) -> Option<u32> {
+        let guard = self.open_guard(block, who, page, life)?;
+        for token in 0..guard.written {
+            assert_eq!(self.read(&guard, token), text(who, life, token), "C4: bytes of another life or owner");
+        }
+        let written = guard.written;
+        self.end_guard(guard);
+        Some(written)
+    }
+
+    // ---- leaving ----
+
+    /// As `Inner::let_go`, with `quarantine_announced`: answers the pages to zero, with their dirty tokens.
+    pub(crate) fn let_go(&self, state: &mut State, pages: &[u32], borrowed: bool) -> Vec<(u32, u32)> {
+        let mut batch = Vec::new();
+        if matches!(self.plant, Plant::ScanBeforePublish | Plant::BumpAfterZero) {
+            state.announced = self.pages_announced();
+        }
+        let first_freed = state.free.len();
+        for page in pages.iter().copied() {
+            let meta = self.meta(page);
+            let (word, extent) = (meta.word(), meta.extent());
+            let word = StampWord::new(word.bumped().generation(), PageState::Live).with_holds_of(word);
+            if self.plant == Plant::BumpAfterZero && !state.announced.contains(&page) {
+                self.clean(&[(page, extent.dirty_tokens(TOKENS))]);
+            }
+            if borrowed || (word.holds() > 0 && self.plant != Plant::ReleaseIgnoresTickets) {
+                meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
+                state.quarantined.push(page);
+            } else if extent.is_untouched() {
+                meta.clear_owner();
+                meta.publish(word.with_state(PageState::Free));
+                state.free.push(page);
+            } else {
+                meta.publish(word.with_state(PageState::Cleaning));
+                batch.push((page, extent.dirty_tokens(TOKENS)));
+            }
+        }
+        match self.plant {
+            Plant::ReleaseIgnoresReaders => state.announced.clear(),
+            Plant::ScanBeforePublish | Plant::BumpAfterZero => {}
+            _ => state.announced = self.pages_announced(),
+        }
+        let freed = state.free.split_off(first_freed).into_iter().map(|page| (page, 0));
+        let (caught, go): (Vec<_>, Vec<_>) = freed.chain(batch).partition(|(page, _)| state.announced.contains(page));
+        for (page, _) in caught {
+            let meta = self.meta(page);
+            meta.publish(StampWord::new(meta.word().generation(), PageState::Quarantined));
+            state.quarantined.push(page);
+        }
+        let is_free = |page: u32| self.meta(page).word().state() == PageState::Free;
+        state.free.extend(go.iter().map(|(page, _)| *page).filter(|page| is_free(*page)));
+        self.note_quarantine(state);
+        go.into_iter().filter(|(page, _)| !is_free(*page)).collect()
+    }
+
+    fn note_quarantine(&self, state: &State) {
+        self.quarantine_hint.store(state.quarantined.len() as u32, Ordering::Relaxed);
+    }
+
+    /// As `Inner::finish_leaving` and `clean_in_hand`: zeroes outside the lock, then frees under it.
+    pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, batch: &[(u32, u32)]) {
+        if batch.is_empty() {
+            return;
+        }
+        if self.plant == Plant::FreeBeforeZero {
+            batch.iter().for_each(|(page, _)| self.make_free(&mut state, *page));
+        }
+        drop(state);
+        if self.plant != Plant::BumpAfterZero {
+            self.clean(batch);
+        }
+        if self.plant != Plant::FreeBeforeZero {
+            let mut state = self.lock();
+            batch.iter().for_each(|(page, _)| self.make_free(&mut state, *page));
+        }
+    }
+
+    fn clean(&self, batch: &[(u32, u32)]) {
+        for (page, tokens) in batch {
+            (0..*tokens).for_each(|token| self.token(*page, token).set(0));
+        }
+    }
+
+    /// As `Inner::make_free`.
+    fn make_free(&self, state: &mut State, page: u32) {
+        let meta = self.meta(page);
+        let word = meta.word();
+        meta.clear_owner();
+        meta.set_extent(Extent::default());
+        meta.publish(word.with_state(PageState::Free));
+        state.free.push(page);
+    }
+
+    /// As `PagePool::release_pages` of one page: `false` when the handle is stale.
+    pub(crate) fn release(&self, who: OwnerId, page: u32, life: Generation) -> bool {
+        let is_theirs = || {
+            let word = self.meta(page).word();
+            word.state() == PageState::Live && word.generation() == life && self.meta(page).owner() == Some(who)
+        };
+        let early = self.plant == Plant::CheckOutsideLock && is_theirs();
+        let mut state = self.lock();
+        if !early && !is_theirs() {
+            return false;
+        }
+        let batch = self.let_go(&mut state, &[page], false);
+        self.finish_leaving(state, &batch);
+        true
+    }
+
+    /// As `Inner::collect_quarantine`.
+    pub(crate) fn collect_quarantine(&self, state: &mut State) {
+        if state.quarantined.is_empty() {
+            return;
+        }
+        let announced = if self.plant == Plant::CollectIgnoresReaders { Vec::new() } else { self.pages_announced() };
+        let dirty = &mut state.dirty;
+        state.quarantined.retain(|page| {
+            let meta = self.meta(*page);
+            let word = meta.word();
+            let held = word.holds() > 0 || word.is_borrowed() || announced.contains(page);
+            if !held {
+                meta.publish(word.with_state(PageState::Cleaning));
+                dirty.push(*page);
+            }
+            held
+        });
+        self.note_quarantine(state);
+    }
+
+    // ---- taking ----
+
+    /// Takes a page that is free now, as `pool/admit.rs` does under the lock; it must be zero (C3).
+    pub(crate) fn take(&self, who: OwnerId) -> Option<(u32, Generation)> {
+        let page = {
+            let mut state = self.lock();
+            let page = state.free.pop()?;
+            self.meta(page).issue(who);
+            page
+        };
+        assert!((0..TOKENS).all(|token| self.token(page, token).get() == 0), "C3: a page handed out is not zero");
+        Some((page, self.meta(page).word().generation()))
+    }
+
+    /// As an admission that finds too little free: collects what is quarantined, zeroes what is dirty, takes a page.
+    pub(crate) fn reserve(&self, who: OwnerId) -> Option<(u32, Generation)> {
+        let mut state = self.lock();
+        self.collect_quarantine(&mut state);
+        let dirty = std::mem::take(&mut state.dirty);
+        let batch: Vec<_> =
+            dirty.into_iter().map(|page| (page, self.meta(page).extent().dirty_tokens(TOKENS))).collect();
+        self.finish_leaving(state, &batch);
+        self.take(who)
+    }
+
+    // ---- the holder ----
+
+    /// As `WriteBorrow::prepare` (nothing to rewrite), `store` and `publish`.
+    pub(crate) fn append(&self, page: u32, tokens: std::ops::Range<u32>, value: impl Fn(u32) -> u64) {
+        let meta = self.meta(page);
+        meta.set_extent(meta.extent().with_high(tokens.end));
+        if self.plant == Plant::ExtentBeforeBytes {
+            meta.set_extent(meta.extent().with_written(tokens.end));
+        }
+        tokens.clone().for_each(|token| self.token(page, token).set(value(token)));
+        meta.set_extent(meta.extent().with_written(tokens.end));
+    }
+
+    /// As `Reservation::truncate` to `to` tokens followed by `write` of the rest: answers the page that was written.
+    pub(crate) fn rewrite(&self, who: OwnerId, page: u32, to: u32, value: impl Fn(u32) -> u64) -> u32 {
+        let meta = self.meta(page);
+        let lower = || meta.set_extent(meta.extent().with_written(to));
+        if self.plant != Plant::ExtentLoweredAfterScan {
+            lower();
+        }
+        let page = if self.plant == Plant::RewriteIgnoresReaders { page } else { self.keep_readers_off(who, page, to) };
+        if self.plant == Plant::ExtentLoweredAfterScan {
+            lower();
+        }
+        self.append(page, to..TOKENS, value);
+        page
+    }
+
+    /// As `Inner::keep_readers_off`: the page itself when nobody looks at it, else a fresh one.
+    fn keep_readers_off(&self, who: OwnerId, page: u32, from: u32) -> u32 {
+        let mut state = self.lock();
+        state.announced = self.pages_announced();
+        if self.meta(page).word().holds() == 0 && !state.announced.contains(&page) {
+            return page;
+        }
+        let fresh = state.free.pop().expect("the model has a page left");
+        let meta = self.meta(fresh);
+        meta.issue(who);
+        meta.set_extent(meta.extent().with_high(from));
+        (0..from).for_each(|token| self.token(fresh, token).set(self.token(page, token).get()));
+        meta.set_extent(meta.extent().with_written(from));
+        let batch = self.let_go(&mut state, &[page], false);
+        self.finish_leaving(state, &batch);
+        fresh
+    }
+
+    // ---- tickets ----
+
+    /// As `Inner::pin` for writing, with `check_pinnable`: `false` for `Busy`.
+    pub(crate) fn open_write_ticket(&self, page: u32) -> bool {
+        let mut state = self.lock();
+        let meta = self.meta(page);
+        if meta.word().holds() > 0 {
+            return false;
+        }
+        let hide = || meta.publish(meta.word().with_writing(true));
+        if self.plant != Plant::WritingAfterScan {
+            hide();
+        }
+        state.announced = if self.plant == Plant::TicketIgnoresReaders { Vec::new() } else { self.pages_announced() };
+        if self.plant == Plant::WritingAfterScan {
+            hide();
+        }
+        if state.announced.contains(&page) {
+            meta.publish(meta.word().with_writing(false));
+            return false;
+        }
+        meta.set_extent(meta.extent().whole());
+        meta.publish(meta.word().held().expect("room"));
+        true
+    }
+
+    /// As `PagePool::pin` for reading, and for outside writers whose page was released since.
+    pub(crate) fn open_read_ticket(&self, page: u32) {
+        let _state = self.lock();
+        let meta = self.meta(page);
+        meta.publish(meta.word().held().expect("room"));
+    }
+
+    /// As `PagePool::end_ticket` on one page; `count` are the reservation's open write tickets.
+    pub(crate) fn end_ticket(&self, page: u32, count: Option<&AtomicU32>) {
+        let mut state = self.lock();
+        let meta = self.meta(page);
+        let word = meta.word().unheld().expect("a ticket is open");
+        let writing = word.is_writing() && word.holds() > 0;
+        meta.publish(word.with_writing(writing));
+        if let Some(count) = count {
+            let relaxed = self.plant == Plant::RelaxedTicketCount;
+            count.fetch_sub(1, if relaxed { Ordering::Relaxed } else { Ordering::Release });
+        }
+        self.collect_quarantine(&mut state);
+    }
+
+    /// Checks that every page is where its stamp says, once (C1). After all threads have ended.
+    pub(crate) fn audit(&self) {
+        let state = self.lock();
+        for page in 0..self.metas.len() as u32 {
+            let times = |list: &[u32]| list.iter().filter(|at| **at == page).count();
+            let lists = (times(&state.free), times(&state.quarantined), times(&state.dirty));
+            let expected = match self.meta(page).word().state() {
+                PageState::Free => (1, 0, 0),
+                PageState::Quarantined => (0, 1, 0),
+                PageState::Cleaning => (0, 0, 1),
+                _ => (0, 0, 0),
+            };
+            assert_eq!(lists, expected, "C1: page {page} is not in exactly one place");
+        }
+    }
+}
