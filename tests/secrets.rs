@@ -506,6 +506,12 @@ fn nothing_is_left_of_what_was_written_and_never_counted() {
     drop(writer);
     drop(kv);
     assert!(is_wiped(&pool));
+    // The same on a page of which nothing was ever written.
+    let mut kv = pool.reserve(&proof, Request::new(owner(1), P), P).unwrap();
+    kv.writer(P).unwrap().plane(0, &SECRET.repeat(P as usize)).unwrap();
+    assert!(!is_wiped(&pool));
+    drop(kv);
+    assert!(is_wiped(&pool));
     // An outside writer that wrote all of a page, of which nothing was ever counted.
     let mut kv = pool.reserve(&proof, Request::new(owner(1), P), P).unwrap();
     let ticket = kv.pin_write(0..1, HolderId(1), None).unwrap();
