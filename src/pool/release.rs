@@ -94,9 +94,6 @@ impl<M: PageMemory> Inner<M> {
                 state.quarantined.push(page);
                 leaving.released.quarantined_pages += 1;
             } else if (!M::HAS_BYTES || extent.is_untouched()) && !crowded && !word.is_spent(last) {
-                meta.clear_owner();
-                // Without bytes nothing is cleaned, but what was written was written by this owner.
-                meta.set_extent(Extent::default());
                 meta.publish(word.with_state(PageState::Free));
                 state.free.push(page);
             } else {
@@ -110,6 +107,13 @@ impl<M: PageMemory> Inner<M> {
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         if !state.announced.is_empty() {
             self.quarantine_announced(state, first_freed, &mut leaving);
+        }
+        // Only now, when no reader can be looking at the life that ended. Without bytes nothing is cleaned, but what was
+        // written was written by this owner.
+        for page in &state.free[first_freed..] {
+            let meta = self.meta(*page);
+            meta.clear_owner();
+            meta.set_extent(Extent::default());
         }
         self.note_quarantine(state);
         state.in_hand += leaving.batch.len() as u64;

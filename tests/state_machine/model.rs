@@ -531,10 +531,6 @@ impl Model {
             if borrowed || it.holds > 0 || it.readers > 0 {
                 it.st = St::Quarantined;
                 it.borrowed = borrowed;
-                // What would have been free at once carries no name any more.
-                if quick && !borrowed && it.holds == 0 {
-                    (it.owner, it.written, it.high, it.whole) = (None, 0, 0, false);
-                }
             } else if quick {
                 (it.st, it.owner, it.written, it.high, it.whole) = (St::Idle, None, 0, 0, false);
                 self.free += 1;
