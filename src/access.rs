@@ -52,6 +52,17 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
+    /// The error for a page with another owner: unless it was released between the two looks.
+    #[cold]
+    fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId) -> ReadError {
+        let (page, asked_owner) = (handle.index(), owner);
+        let word = self.meta(page).word_for_reader();
+        if word.is_readable_as(handle.generation()) {
+            return ReadError::ForeignOwner { page, asked_owner };
+        }
+        self.unreadable(handle, word)
+    }
+
     #[cold]
     fn unreadable(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
         let page = handle.index();
@@ -72,9 +83,9 @@ impl<M: PageMemory> Inner<M> {
         if !word.is_readable_as(handle.generation()) {
             return Err(self.unreadable(&handle, word));
         }
-        // The page was live in this life after the hazard was announced, so the owner read here is this life's.
+        // The page was live in this life after the hazard was announced, so the owner is this life's, or gone with it.
         if meta.owner() != Some(owner) {
-            return Err(ReadError::ForeignOwner { page, asked_owner: owner });
+            return Err(self.not_owned(&handle, owner));
         }
         let tokens = 0..meta.extent().written();
         Ok(PageGuard { _hazard: hazard, _end: End(self), view: PageView { inner: self, page, tokens } })

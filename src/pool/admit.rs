@@ -58,6 +58,9 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
     pub fn admit(&self, proof: &CapacityProof, request: Request) -> Result<Admitted<M>, AdmitError> {
+        if request.claim().is_some() {
+            return Err(AdmitError::Claim { request, source: super::ClaimError::NeedsReserve });
+        }
         let (mut state, needed) = match self.inner.room_for(proof, &request, 0) {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),

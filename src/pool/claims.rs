@@ -38,6 +38,9 @@ pub enum ClaimError {
     /// The claim was confirmed, released or has expired.
     #[error("the claim has ended; ask anew under another token")]
     Ended,
+    /// `admit` was asked, which gives no pages yet.
+    #[error("a claim is answered by reserve, which gives pages; admit gives only a promise")]
+    NeedsReserve,
     /// Another owner claimed it.
     #[error("the claim belongs to another owner")]
     ForeignOwner,

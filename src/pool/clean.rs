@@ -138,8 +138,10 @@ impl<M: PageMemory> Inner<M> {
     /// Frees pages whose fences are done, retires those whose fences failed. Never waits.
     pub(crate) fn poll_fences(&self, state: &mut State) {
         for _ in 0..state.fenced.len() {
+            // Asked before it is taken: should the memory panic, its pages stay where they are.
+            let Some(answer) = state.fenced.front().map(|fenced| self.memory.poll(fenced.fence)) else { break };
             let Some(fenced) = state.fenced.pop_front() else { break };
-            match self.memory.poll(fenced.fence) {
+            match answer {
                 FenceState::Done => {
                     state.totals.pages_cleaned += fenced.pages.len() as u64;
                     fenced.pages.iter().for_each(|page| self.make_free(state, *page));

@@ -86,9 +86,12 @@ impl<M: PageMemory> PagePool<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;
-        let pages = inner.pages_of(&inner.state.lock(), owner);
+        // One lock for both: what the owner gets after it is not this erasure's, what it had before is.
+        let mut state = inner.state.lock();
+        let pages = inner.pages_of(&state, owner);
         let soiled = inner.soiled_bytes(&pages);
-        inner.reclaim_where(|whose| whose == owner);
+        let (_, leaving) = inner.revoke_where(&mut state, |whose| whose == owner);
+        inner.finish_leaving(state, leaving);
         inner.clean_now(&pages);
         let _locked = inner.state.lock();
         let waits = |at: &usize| !inner.has_left(pages[*at]);
@@ -128,26 +131,27 @@ impl<M: PageMemory> Inner<M> {
     /// Revokes what owners have for whom `whose` says yes, and begins the zeroing of what nobody holds.
     pub(crate) fn reclaim_where(&self, whose: impl Fn(OwnerId) -> bool) -> Reclaimed {
         let mut state = self.state.lock();
+        let (reclaimed, leaving) = self.revoke_where(&mut state, whose);
+        self.finish_leaving(state, leaving);
+        reclaimed
+    }
+
+    /// Revokes, in one batch for all, so that a memory that panics finds none left behind in nobody's hand.
+    fn revoke_where(&self, state: &mut State, whose: impl Fn(OwnerId) -> bool) -> (Reclaimed, Leaving) {
         let used = |status| matches!(status, Status::Admitted | Status::Reserved);
         let keys: Vec<RecordKey> =
             state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
         let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
-        // One batch for all, so that a memory that panics finds none left behind in nobody's hand.
         let mut all = Leaving::default();
         for key in keys {
-            let leaving = self.revoke(&mut state, key);
-            note(&mut reclaimed, &leaving);
-            all.batch.extend_from_slice(&leaving.batch);
-            state.keep_batch(leaving.batch);
+            let leaving = self.revoke(state, key);
+            note(state, &mut reclaimed, &mut all, leaving);
         }
         if state.detached > 0 {
-            let leaving = self.let_go_of_detached(&mut state, &whose);
-            note(&mut reclaimed, &leaving);
-            all.batch.extend_from_slice(&leaving.batch);
-            state.keep_batch(leaving.batch);
+            let leaving = self.let_go_of_detached(state, &whose);
+            note(state, &mut reclaimed, &mut all, leaving);
         }
-        self.finish_leaving(state, all);
-        reclaimed
+        (reclaimed, all)
     }
 
     /// Revokes one reservation or admission and lets its pages go.
@@ -195,9 +199,8 @@ impl<M: PageMemory> Inner<M> {
         (0..self.metas.len() as u32).filter_map(of_owner).collect()
     }
 
-    /// Bytes to zero in each of these pages.
+    /// Bytes to zero in each of these pages. Called with the lock held.
     fn soiled_bytes(&self, pages: &[(u32, Generation)]) -> Vec<u64> {
-        let _locked = self.state.lock();
         let token_bytes = if M::HAS_BYTES { self.memory.geometry().token_bytes() } else { 0 };
         let soiled = |page: u32| u64::from(self.clean_page(page, self.tick()).tokens) * token_bytes;
         pages.iter().map(|(page, _)| soiled(*page)).collect()
@@ -234,7 +237,9 @@ impl<M: PageMemory> Inner<M> {
     }
 }
 
-fn note(reclaimed: &mut Reclaimed, leaving: &Leaving) {
+fn note(state: &mut State, reclaimed: &mut Reclaimed, all: &mut Leaving, leaving: Leaving) {
     reclaimed.pages += leaving.released.pages;
     reclaimed.quarantined_pages += leaving.released.quarantined_pages;
+    all.batch.extend_from_slice(&leaving.batch);
+    state.keep_batch(leaving.batch);
 }
