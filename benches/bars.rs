@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rivals::exchange::{MutexSlotmap, MutexVec, Pagestamp};
 use rivals::reading::{
-    AcquireLoad, ByHandle, ByReservation, HazardFloor, MutexSlotmapGet, Pages, PinFloor, SlotmapGet,
+    AcquireLoad, ByHandle, ByReservation, HazardFloor, MutexSlotmapGet, Pace, Pages, PinFloor, SlotmapGet,
 };
 use rivals::zeroing::{self, Cache, Kernel, Shape, Zeroer};
 use rivals::{Work, run_on};
@@ -55,6 +55,9 @@ fn report(what: &str, ratio: f64, bar: Bar) {
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
+    if values.is_empty() {
+        return f64::NAN;
+    }
     values.sort_unstable_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -63,15 +66,19 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn race(works: &[&dyn Work], threads: u32) -> Vec<f64> {
     let slice = if threads == 1 { SLICE } else { SLICE_OF_THREADS };
     let nanoseconds = |(took, count): (Duration, u64)| took.as_nanos() as f64 / count.max(1) as f64;
-    let operations: Vec<u64> = works
-        .iter()
-        .map(|work| (slice.as_nanos() as f64 / nanoseconds(run_on(*work, threads, 4096)).max(0.1)) as u64 + 64)
-        .collect();
+    let run = |at: usize, operations| run_on(works[at], threads, operations).map(nanoseconds);
+    let all = 0..works.len();
+    let guess = |at| run(at, 8192).unwrap_or(1000.0).max(0.1);
+    let operations: Vec<u64> = all.clone().map(|at| (slice.as_nanos() as f64 / guess(at)) as u64 + 64).collect();
     let mut times = vec![Vec::with_capacity(ROUNDS); works.len()];
-    for round in 0..ROUNDS {
-        for turn in 0..works.len() {
+    // Slices in which the threads did not run side by side are thrown away, up to a point.
+    for round in 0..3 * ROUNDS {
+        for turn in all.clone() {
             let at = (round + turn) % works.len();
-            times[at].push(nanoseconds(run_on(works[at], threads, operations[at])));
+            times[at].extend(run(at, operations[at]));
+        }
+        if times.iter().all(|times| times.len() >= ROUNDS) {
+            break;
         }
     }
     times.into_iter().map(median).collect()
@@ -98,21 +105,29 @@ fn exchange() {
 
 fn reading() {
     println!("read with its guard, over a bare Acquire load");
-    for (threads, pages) in [(1, Pages::Shuffled), (1, Pages::One), (2, Pages::One)] {
+    let cases = [
+        (1, Pages::Shuffled, Pace::Chained),
+        (1, Pages::One, Pace::Chained),
+        (2, Pages::One, Pace::Chained),
+        (1, Pages::Shuffled, Pace::Overlapping),
+    ];
+    for (threads, pages, pace) in cases {
+        let bar = if pace == Pace::Chained { Bar::AtMost(3.0) } else { Bar::None };
         let works: [(&str, Box<dyn Work>, Bar); 7] = [
-            ("acquire load", Box::new(AcquireLoad::new(pages)), Bar::None),
-            ("read by handle", Box::new(ByHandle::new(pages)), Bar::AtMost(3.0)),
-            ("read by reservation", Box::new(ByReservation::new(pages)), Bar::None),
-            ("store, full fence, load, store", Box::new(HazardFloor::new(pages)), Bar::None),
-            ("pin, unpin", Box::new(PinFloor::new(pages)), Bar::None),
-            ("slotmap get", Box::new(SlotmapGet::new(pages)), Bar::None),
-            ("Mutex<SlotMap> get", Box::new(MutexSlotmapGet::new(pages)), Bar::None),
+            ("acquire load", Box::new(AcquireLoad::new(pages, pace)), Bar::None),
+            ("read by handle", Box::new(ByHandle::new(pages, pace)), bar),
+            ("read by reservation", Box::new(ByReservation::new(pages, pace)), Bar::None),
+            ("store, full fence, load, store", Box::new(HazardFloor::new(pages, pace)), Bar::None),
+            ("pin, unpin", Box::new(PinFloor::new(pages, pace)), Bar::None),
+            ("slotmap get", Box::new(SlotmapGet::new(pages, pace)), Bar::None),
+            ("Mutex<SlotMap> get", Box::new(MutexSlotmapGet::new(pages, pace)), Bar::None),
         ];
         let faces: Vec<&dyn Work> = works.iter().map(|(_, work, _)| &**work).collect();
         let times = race(&faces, threads);
         let on = if matches!(pages, Pages::One) { "one page" } else { "1024 pages" };
+        println!("  {on}, {threads} threads{}", if pace == Pace::Chained { "" } else { ", looks that overlap" });
         for ((name, _, bar), time) in works.iter().zip(&times) {
-            report(&format!("  threads={threads} {on:<10} {name:<30} {time:>6.1} ns"), time / times[0], *bar);
+            report(&format!("    {name:<30} {time:>6.1} ns"), time / times[0], *bar);
         }
     }
 }
@@ -129,10 +144,11 @@ fn zeroing() {
             let mut racers: Vec<&mut dyn Zeroer> = vec![&mut ours];
             racers.extend(bare.iter_mut().map(|bare| bare as &mut dyn Zeroer));
             let mut times = vec![Vec::new(); racers.len()];
-            for round in 0..ROUNDS * 3 {
+            for round in 0..ROUNDS {
                 for turn in 0..racers.len() {
                     let at = (round + turn) % racers.len();
-                    times[at].push(racers[at].zero_batch().as_nanos() as f64);
+                    // Several in a row, or each begins with the caches that another one left.
+                    times[at].extend((0..4).map(|_| racers[at].zero_batch().as_nanos() as f64));
                 }
             }
             let bytes = (page_bytes * shape.batch() as usize) as f64;

@@ -12,10 +12,10 @@ use crate::header::Header;
 use crate::pool::RecordKey;
 use crate::sync::{AtomicU32, Ordering};
 
-/// Pages in the first chunk; each later chunk is as large as all before it.
-const FIRST_CHUNK: usize = 8;
-/// Chunks: 8 * 2^28 pages, more than an index can name.
-const CHUNKS: usize = 30;
+/// Pages in the first chunk, two cache lines; each later chunk is as large as all before it.
+const FIRST_CHUNK: usize = 32;
+/// Chunks: 32 * 2^27 pages, as many as an index can name.
+const CHUNKS: usize = 28;
 
 type Chunk = Box<[AtomicU32]>;
 
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(list.len(), 542);
         assert!((0..542).all(|i| list.get(i) == Some(i)));
         assert_eq!(list.get(542), None);
-        for from in [0, 7, 8, 9, 511, 541, 542] {
+        for from in [0, 31, 32, 33, 511, 541, 542] {
             let mut seen = Vec::new();
             list.for_each_from(from, |page| seen.push(page));
             assert_eq!(seen, (from..542).collect::<Vec<u32>>());

@@ -6,7 +6,7 @@ pub(crate) mod exchange;
 pub(crate) mod reading;
 pub(crate) mod zeroing;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Something to be done over and over, from several threads at once.
@@ -32,15 +32,15 @@ pub(crate) fn repeat(go_on: &mut dyn FnMut() -> bool, mut operation: impl FnMut(
     (begin.elapsed(), done)
 }
 
-/// Runs `work` on `threads` threads at once for about `operations` each, and answers the time of all of them, and their number.
-pub(crate) fn run_on(work: &dyn Work, threads: u32, operations: u64) -> (Duration, u64) {
+/// Runs `work` on `threads` threads at once for about `operations` each, and answers the time of all of them, and their
+/// number. `None` when they did not run side by side: the machine had other things to do.
+pub(crate) fn run_on(work: &dyn Work, threads: u32, operations: u64) -> Option<(Duration, u64)> {
     let rounds = operations.div_ceil(STRIDE);
     if threads == 1 {
         let mut left = rounds;
-        return work.run(&mut || left.checked_sub(1).map(|less| left = less).is_some());
+        return Some(work.run(&mut || left.checked_sub(1).map(|less| left = less).is_some()));
     }
     let (ready, stop) = (AtomicU32::new(0), AtomicBool::new(false));
-    let (nanoseconds, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let one = || {
         ready.fetch_add(1, Ordering::AcqRel);
         while ready.load(Ordering::Acquire) < threads {
@@ -48,21 +48,21 @@ pub(crate) fn run_on(work: &dyn Work, threads: u32, operations: u64) -> (Duratio
         }
         let mut left = rounds;
         // The thread that is first at the end stops the others: nobody's last rounds are without a rival.
-        let (took, count) = work.run(&mut || {
+        work.run(&mut || {
             left = left.saturating_sub(1);
             if left == 0 {
                 stop.store(true, Ordering::Relaxed);
             }
             !stop.load(Ordering::Relaxed)
-        });
-        nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
-        done.fetch_add(count, Ordering::Relaxed);
+        })
     };
-    std::thread::scope(|scope| {
-        for _ in 1..threads {
-            scope.spawn(one);
-        }
-        one();
+    let runs: Vec<(Duration, u64)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(one)).collect();
+        let mine = one();
+        others.into_iter().map(|other| other.join().expect("no panic")).chain([mine]).collect()
     });
-    (Duration::from_nanos(nanoseconds.into_inner()), done.into_inner())
+    let counts = runs.iter().map(|(_, count)| *count);
+    // One that did hardly anything was waiting for a processor, not for the lock.
+    let side_by_side = counts.clone().min() > counts.clone().max().map(|most| most / 8);
+    side_by_side.then(|| (runs.iter().map(|(took, _)| *took).sum(), counts.sum()))
 }

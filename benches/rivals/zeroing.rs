@@ -58,6 +58,13 @@ impl Random {
     }
 }
 
+fn shuffled<T>(mut list: Vec<T>, random: &mut Random) -> Vec<T> {
+    for end in (1..list.len()).rev() {
+        list.swap(end, random.below(end + 1));
+    }
+    list
+}
+
 /// Something that zeroes batches of pages that were written before.
 pub(crate) trait Zeroer {
     /// Zeroes one batch, and answers how long that took; the writing is not counted.
@@ -82,6 +89,7 @@ impl Pagestamp {
         let bytes = vec![0xA5; shape.page_bytes * shape.batch() as usize];
         let mut zeroer = Self { pool, proof, shape, bytes, held: Vec::new(), random: Random(0x9E37_79B9_7F4A_7C15) };
         if shape.cache == Cache::Cold {
+            zeroer.shuffle_free_pages();
             // All of the arena is in use; a batch is released at random, and what takes its place is written last.
             for _ in 0..shape.pages() / shape.batch() {
                 let kv = zeroer.written();
@@ -89,6 +97,14 @@ impl Pagestamp {
             }
         }
         zeroer
+    }
+
+    /// Takes each page alone and gives them back in a random order, in which they are handed out from then on.
+    fn shuffle_free_pages(&mut self) {
+        let owner = OwnerId::new(7).expect("not zero");
+        let one = || self.pool.reserve(&self.proof, Request::new(owner, 1), 1).expect("room");
+        let singles: Vec<_> = (0..self.shape.pages()).map(|_| one()).collect();
+        shuffled(singles, &mut self.random).into_iter().for_each(drop);
     }
 
     fn tokens(shape: Shape) -> u64 {
@@ -154,7 +170,9 @@ pub(crate) struct Bare<'a> {
     shape: Shape,
     bytes: Vec<u8>,
     batch: Vec<CleanPage>,
-    random: Random,
+    /// All pages, shuffled, and how far they were gone through.
+    order: Vec<u32>,
+    at: usize,
 }
 
 /// A memory for [`Bare`], which several kernels share.
@@ -165,7 +183,8 @@ pub(crate) fn bare_memory(shape: Shape) -> HostMemory {
 impl<'a> Bare<'a> {
     pub(crate) fn new(memory: &'a HostMemory, kernel: Kernel, shape: Shape) -> Self {
         let bytes = vec![0xA5; shape.page_bytes];
-        Self { memory, kernel, shape, bytes, batch: Vec::new(), random: Random(0x2545_F491_4F6C_DD1D + kernel as u64) }
+        let order = shuffled((0..shape.pages()).collect(), &mut Random(0x2545_F491_4F6C_DD1D + kernel as u64));
+        Self { memory, kernel, shape, bytes, batch: Vec::new(), order, at: 0 }
     }
 
     fn at(&self, page: u32) -> *mut u8 {
@@ -183,14 +202,15 @@ impl<'a> Bare<'a> {
 impl Zeroer for Bare<'_> {
     fn zero_batch(&mut self) -> Duration {
         let heat = if self.kernel == Kernel::OwnCold { Heat::Cold } else { Heat::Hot };
-        let n = self.shape.batch();
-        // Hot, the same pages again and again, as a pool's last in, first out gives them; cold, a random stretch.
-        let first = match self.shape.cache {
-            Cache::Hot => 0,
-            Cache::Cold => self.random.below((self.shape.pages() / n) as usize) as u32 * n,
-        };
+        // Hot, the same pages again and again, as a pool's last in, first out gives them; cold, the next random ones.
+        let n = self.shape.batch() as usize;
+        if self.at + n > self.order.len() || self.shape.cache == Cache::Hot {
+            self.at = 0;
+        }
+        let pages = &self.order[self.at..self.at + n];
         self.batch.clear();
-        self.batch.extend((first..first + n).map(|page| CleanPage { page, tokens: PAGE_TOKENS, heat }));
+        self.batch.extend(pages.iter().map(|page| CleanPage { page: *page, tokens: PAGE_TOKENS, heat }));
+        self.at += n;
         if self.shape.cache == Cache::Hot {
             self.write();
         }

@@ -1,0 +1,105 @@
+//! What allocates nothing once it is warm: counted on this thread's heap, in release and debug builds alike.
+
+use std::alloc::System;
+
+use pagestamp::{
+    CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request, Reservation,
+};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const PAGE_TOKENS: u64 = 16;
+const TOKEN_BYTES: u64 = 64;
+const MAX_TOKENS: u64 = 200 * PAGE_TOKENS;
+
+fn owner() -> OwnerId {
+    OwnerId::new(7).expect("not zero")
+}
+
+fn pool() -> (PagePool<HostMemory>, CapacityProof) {
+    let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)]).expect("geometry");
+    let pool = PagePool::new(PoolConfig::new(402), HostMemory::new(geometry, 402).expect("memory")).expect("pool");
+    let proof = pool.prove(CapacityPlan::new(MAX_TOKENS)).expect("fits");
+    (pool, proof)
+}
+
+fn reserve(pool: &PagePool<HostMemory>, proof: &CapacityProof, tokens: u64) -> Reservation<HostMemory> {
+    pool.reserve(proof, Request::new(owner(), MAX_TOKENS), tokens).expect("room")
+}
+
+fn write(kv: &mut Reservation<HostMemory>, tokens: u64, bytes: &[u8]) {
+    kv.write(tokens, &[&bytes[..(tokens * TOKEN_BYTES) as usize]]).expect("reserved");
+}
+
+/// Runs `work` once to warm up, and a hundred times counted.
+fn allocations_of(mut work: impl FnMut()) -> usize {
+    work();
+    let region = Region::new(HEAP);
+    (0..100).for_each(|_| work());
+    let change = region.change();
+    change.allocations + change.reallocations
+}
+
+// One test: the heap is the process's, and tests of one file run side by side.
+#[test]
+fn what_is_warm_allocates_nothing() {
+    let (pool, proof) = pool();
+    let bytes = vec![0xA5; (MAX_TOKENS * TOKEN_BYTES) as usize];
+    let mut out = vec![0; bytes.len()];
+
+    let admit_reserve_release = allocations_of(|| {
+        let admitted = pool.admit(&proof, Request::new(owner(), MAX_TOKENS)).expect("room");
+        admitted.reserve(MAX_TOKENS).expect("promised").release();
+    });
+    assert_eq!(admit_reserve_release, 0, "admit, reserve, release of pages that nobody wrote");
+
+    let reserve_and_drop = allocations_of(|| drop(reserve(&pool, &proof, MAX_TOKENS)));
+    assert_eq!(reserve_and_drop, 0, "admission and reservation in one, and a drop");
+
+    let written = allocations_of(|| {
+        let mut kv = reserve(&pool, &proof, MAX_TOKENS);
+        write(&mut kv, MAX_TOKENS, &bytes);
+        kv.release();
+    });
+    assert_eq!(written, 0, "write, and a release that zeroes");
+
+    // A few hundred growths of one page each, all within one promise, written as they come.
+    let mut kv = reserve(&pool, &proof, 0);
+    kv.grow(MAX_TOKENS).expect("promised");
+    kv.release();
+    let mut kv = reserve(&pool, &proof, 0);
+    let region = Region::new(HEAP);
+    for tokens in (PAGE_TOKENS..=MAX_TOKENS).step_by(PAGE_TOKENS as usize) {
+        kv.grow(tokens).expect("promised");
+        write(&mut kv, PAGE_TOKENS, &bytes);
+    }
+    assert_eq!(region.change().allocations, 0, "growing within the promise");
+
+    let handle = kv.handle(3).expect("page");
+    let by_handle = allocations_of(|| {
+        let guard = pool.read(owner(), handle).expect("live");
+        assert_eq!(guard.run(0, 0).expect("one run"), &bytes[..1024]);
+        guard.copy(0, &mut out[..1024]).expect("fits");
+    });
+    assert_eq!(by_handle, 0, "read by handle");
+
+    let by_reservation = allocations_of(|| {
+        let guard = kv.read(0..MAX_TOKENS).expect("written");
+        assert_eq!(guard.pages().count(), 200);
+        guard.copy(0, &mut out).expect("fits");
+    });
+    assert_eq!(by_reservation, 0, "read by reservation");
+
+    let rolled_back = allocations_of(|| {
+        kv.truncate(MAX_TOKENS - 3).expect("written");
+        write(&mut kv, 3, &bytes);
+    });
+    assert_eq!(rolled_back, 0, "roll back and write again");
+
+    kv.release();
+    let stale = allocations_of(|| assert!(pool.read(owner(), handle).is_err()));
+    assert_eq!(stale, 0, "a refused read");
+    pool.audit().expect("sound");
+}
