@@ -749,3 +749,25 @@ fn a_memory_that_panics_loses_no_page_and_leaks_no_byte() {
         pool.audit_bytes(0..5).unwrap();
     }
 }
+
+// C8
+#[test]
+fn a_ticket_for_no_page_is_refused_by_handles_too() {
+    let s = Stage::new();
+    let before = s.pool.stats();
+    assert_eq!(s.pool.pin(owner(1), &[], HolderId(1), None), Err(ReleaseError::Empty));
+    assert_eq!(s.pool.stats(), before);
+}
+
+// C8, C9
+#[test]
+fn a_claim_that_asks_for_a_promise_only_is_refused_and_not_ignored() {
+    let s = Stage::new();
+    let before = s.pool.stats();
+    let request = Request::new(owner(1), P).with_claim(ClaimToken { id: 7, expires_at_ns: 1 });
+    let Err(AdmitError::Claim { request, source: ClaimError::NeedsReserve }) = s.pool.admit(&s.proof, request) else {
+        panic!("the claim was ignored");
+    };
+    assert_eq!(s.pool.stats(), before);
+    drop(s.pool.reserve(&s.proof, request, P).unwrap());
+}

@@ -85,7 +85,7 @@ pub enum TicketError {
     Revoked,
 }
 
-/// Why a list of pages was not released. None of them was.
+/// Why a list of pages was not released, or not pinned. None of them was.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -98,6 +98,9 @@ pub enum ReleaseError {
         #[source]
         source: ReadError,
     },
+    /// The list names no page, and a ticket needs one.
+    #[error("the list names no page")]
+    Empty,
     /// The same page stands twice in the list.
     #[error("handle {position} names page {page} a second time")]
     Twice {

@@ -239,7 +239,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
-    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
         self.poll_fences(&mut state);
         self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
@@ -381,9 +381,18 @@ impl<M: PageMemory> Inner<M> {
 }
 
 /// What an attempt to bring pages back gave.
-enum Gathered<'a> {
+pub(super) enum Gathered<'a> {
     /// Something changed: look again.
     Some(MutexGuard<'a, State>),
     /// Nothing more is to be had now.
     Nothing(MutexGuard<'a, State>),
+}
+
+impl<'a> Gathered<'a> {
+    /// The lock, for a caller that looks for itself.
+    pub(super) fn into_state(self) -> MutexGuard<'a, State> {
+        match self {
+            Self::Some(state) | Self::Nothing(state) => state,
+        }
+    }
 }

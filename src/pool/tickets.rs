@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use super::{Inner, PagePool, State, TicketKey};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
@@ -28,6 +30,7 @@ impl<M: PageMemory> PagePool<M> {
     /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range or being written
     ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page).
     /// - [`ReleaseError::Twice`]: a page stands in the list twice.
+    /// - [`ReleaseError::Empty`]: the list names no page.
     pub fn pin(
         &self,
         owner: OwnerId,
@@ -35,6 +38,9 @@ impl<M: PageMemory> PagePool<M> {
         holder: HolderId,
         deadline_ns: Option<u64>,
     ) -> Result<TicketId, ReleaseError> {
+        if handles.is_empty() {
+            return Err(ReleaseError::Empty);
+        }
         super::release::find_twice(handles)?;
         let inner = &*self.inner;
         let mut state = inner.state.lock();
@@ -202,19 +208,40 @@ impl<M: PageMemory> Inner<M> {
     /// Pages that are read move to fresh ones, all of them or none.
     pub(crate) fn keep_readers_off(&self, core: &Core, rewritten: &[(u32, u32)]) -> Result<(), WriteError> {
         let mut state = self.state.lock();
+        let mut moves = self.pages_being_read(&mut state, core, rewritten);
+        if state.unpromised() < moves.len() as u64 {
+            state = self.gather(state, moves.len() as u64).into_state();
+            // The lock may have been free: readers may have ended, and the owner may have been reclaimed.
+            moves = self.pages_being_read(&mut state, core, rewritten);
+        }
         if core.header.is_revoked() {
             return Err(WriteError::Revoked);
         }
+        let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
+        let (needed_pages, free_pages) = (moves.len() as u64, state.unpromised());
+        if free_pages < needed_pages {
+            return Err(WriteError::NoFreshPage { page, needed_pages, free_pages });
+        }
+        self.move_away(state, core, &moves)
+    }
+
+    /// Finds the pages of the list that a reader is on: ordinal, first token rewritten, page.
+    fn pages_being_read(&self, state: &mut State, core: &Core, rewritten: &[(u32, u32)]) -> Vec<(u32, u32, u32)> {
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
-        let page_of = |(ordinal, from)| core.pages.get(ordinal).filter(is_read).map(|page| (ordinal, from, page));
-        let moves: Vec<(u32, u32, u32)> = rewritten.iter().copied().filter_map(page_of).collect();
-        let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
+        let page_of = |&(ordinal, from): &(u32, u32)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
+        rewritten.iter().filter_map(page_of).filter(|(_, _, page)| is_read(page)).collect()
+    }
+
+    /// Moves pages to fresh ones, with the tokens that are kept; the caller made sure that enough are free.
+    fn move_away(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        core: &Core,
+        moves: &[(u32, u32, u32)],
+    ) -> Result<(), WriteError> {
         let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
-        let first = state.free.len().saturating_sub(moves.len());
-        if state.unpromised() < moves.len() as u64 {
-            return Err(WriteError::NoFreshPage { page });
-        }
+        let first = state.free.len() - moves.len();
         let fresh = state.free.split_off(first);
         state.live += fresh.len() as u64;
         state.totals.pages_issued += fresh.len() as u64;
@@ -238,7 +265,7 @@ impl<M: PageMemory> Inner<M> {
         state.totals.pages_moved += fresh.len() as u64;
         let leaving = self.let_go(&mut state, moves.iter().map(|(_, _, page)| *page));
         self.finish_leaving(state, leaving);
-        Ok(copied?)
+        Ok(())
     }
 
     /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.

@@ -228,6 +228,8 @@ impl Model {
         stats.epoch = self.epoch;
         stats.reservations = self.recs.iter().filter(|rec| rec.counted).count() as u64;
         stats.tickets = self.tickets.iter().flatten().count() as u64;
+        let pinned: BTreeSet<u32> = self.tickets.iter().flatten().flat_map(|ticket| &ticket.pages).copied().collect();
+        stats.pinned_pages = pinned.len() as u64;
         assert_eq!(self.count(St::Idle), self.free + self.parked, "the model lost a page");
         stats
     }
@@ -708,11 +710,18 @@ impl Model {
             }
         }
         let from = |at: usize| begin.saturating_sub(at as u64 * pt) as u32;
-        let moves = touched.iter().filter(|(at, page)| {
-            let it = &self.pages[*page as usize];
-            it.high > from(*at) && (it.holds > 0 || it.readers > 0)
-        });
-        let moves: Vec<(usize, u32)> = moves.map(|(at, _)| (*at, from(*at))).collect();
+        let moves = |it: &Self| -> Vec<(usize, u32)> {
+            let moves = touched.iter().filter(|(at, page)| {
+                let it = &it.pages[*page as usize];
+                it.high > from(*at) && (it.holds > 0 || it.readers > 0)
+            });
+            moves.map(|(at, _)| (*at, from(*at))).collect()
+        };
+        let needed = moves(self).len() as u64;
+        if needed > self.unpromised() {
+            self.gather(needed);
+        }
+        let moves = moves(self);
         if moves.len() as u64 > self.unpromised() {
             return Err("NoFreshPage");
         }

@@ -686,7 +686,9 @@ impl<M: Under> World<M> {
                     let it = &self.model.pages[*page as usize];
                     it.owner != Some(who) || it.writing || it.pending
                 });
-                let model = if twice {
+                let model = if picked.is_empty() {
+                    Err("Empty")
+                } else if twice {
                     Err("Twice")
                 } else if bad {
                     Err("Handle")
