@@ -213,10 +213,10 @@ impl<M: PageMemory> Reservation<M> {
     /// The handle of the page with this ordinal; `None` past the last page, or when revoked.
     #[must_use]
     pub fn handle(&self, ordinal: u32) -> Option<PageHandle<M>> {
-        // A borrow, so that the page is still this reservation's when its generation is read.
+        // A borrow, so that the page is in this life or in quarantine after it when its generation is read.
         let _borrow = self.borrow().ok()?;
         let page = self.lease.core().pages.get(ordinal)?;
-        Some(self.lease.pool().inner.handle_of(page))
+        self.lease.pool().inner.handle_while_live(page)
     }
 
     /// The handles of all pages in order; empty when revoked.
@@ -225,7 +225,7 @@ impl<M: PageMemory> Reservation<M> {
         let pages = if borrow.is_some() { self.pages() } else { 0 };
         (0..pages).filter_map(move |ordinal| {
             let _held = &borrow;
-            self.lease.core().pages.get(ordinal).map(|page| self.lease.pool().inner.handle_of(page))
+            self.lease.core().pages.get(ordinal).and_then(|page| self.lease.pool().inner.handle_while_live(page))
         })
     }
 

@@ -198,8 +198,16 @@ impl<M: PageMemory> Inner<M> {
         &self.metas[page as usize]
     }
 
+    /// The handle of a live page; only under the pool's lock.
     pub(crate) fn handle_of(&self, page: u32) -> PageHandle<M> {
         PageHandle::new(self.identity, page, self.meta(page).word_for_reader().generation())
+    }
+
+    /// The handle of a page of a borrowed reservation. `None` once it was revoked: the stamp then has the generation of the
+    /// page's next life already, and the borrow keeps the page out of that life.
+    pub(crate) fn handle_while_live(&self, page: u32) -> Option<PageHandle<M>> {
+        let word = self.meta(page).word_for_reader();
+        (word.state() == PageState::Live).then(|| PageHandle::new(self.identity, page, word.generation()))
     }
 
     /// The byte clock, in ticks of 64 KiB.
