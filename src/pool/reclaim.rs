@@ -12,7 +12,7 @@ use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::header::Revocation;
 use crate::id::{Generation, OwnerId};
 use crate::memory::PageMemory;
-use crate::stamp::PageState;
+use crate::stamp::{Extent, PageState, StampWord};
 
 /// What was taken back from an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -102,25 +102,33 @@ impl<M: PageMemory> PagePool<M> {
         EraseReceipt { owner, pages, bytes_zeroed, in_flight }
     }
 
-    /// Gives the memory back, if nobody uses the pool any more.
+    /// Gives the memory back, if nobody uses the pool any more. It comes back zero, as another pool takes it to be.
+    ///
+    /// # Cost
+    ///
+    /// As [`maintain`](Self::maintain) of everything; pages that were retired because they could not be zeroed are given back
+    /// to the system and taken anew.
     ///
     /// # Errors
     ///
-    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist.
+    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist, or a page is not zero.
     pub fn close(self) -> Result<M, CloseError<M>> {
         self.maintain(usize::MAX);
-        let (live_pages, quarantined_pages, tickets) = {
-            let state = self.inner.state.lock();
-            (state.live, state.coming(), state.tickets.len() as u64)
-        };
-        if live_pages + quarantined_pages + tickets > 0 {
-            let handles = Arc::strong_count(&self.inner) as u64 - 1;
-            return Err(CloseError { pool: self, handles, live_pages, quarantined_pages, tickets });
-        }
+        // Taken first, looked at then: as long as others have the pool they can soil a page after any look.
         match Arc::try_unwrap(self.inner) {
-            Ok(inner) => Ok(inner.memory),
+            Ok(inner) => {
+                let soiled_pages = inner.zero_what_stayed_soiled();
+                let (live_pages, coming_pages, tickets) = inner.in_use();
+                let quarantined_pages = coming_pages + soiled_pages;
+                if live_pages + quarantined_pages + tickets == 0 {
+                    return Ok(inner.memory);
+                }
+                let pool = Self { inner: Arc::new(inner) };
+                Err(CloseError { pool, handles: 0, live_pages, quarantined_pages, tickets })
+            }
             Err(inner) => {
                 let handles = Arc::strong_count(&inner) as u64 - 1;
+                let (live_pages, quarantined_pages, tickets) = inner.in_use();
                 Err(CloseError { pool: Self { inner }, handles, live_pages, quarantined_pages, tickets })
             }
         }
@@ -128,6 +136,33 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// Live pages, pages on their way back, open tickets.
+    fn in_use(&self) -> (u64, u64, u64) {
+        let state = self.state.lock();
+        (state.live, state.coming(), state.tickets.len() as u64)
+    }
+
+    /// Makes zero, by giving its memory back and taking it anew, every page that was retired because it could not be cleaned,
+    /// and the pool's own pages if somebody had their addresses. Answers how many pages are not zero still.
+    ///
+    /// Nobody else has the pool.
+    fn zero_what_stayed_soiled(&self) -> u64 {
+        let is_soiled = |page: &u32| match self.meta(*page).word().state() {
+            PageState::Retired => !self.meta(*page).extent().is_untouched(),
+            PageState::Reserved => self.outsiders_write(),
+            _ => false,
+        };
+        let mut left = 0;
+        for page in (0..self.metas.len() as u32).filter(is_soiled) {
+            let renewed = self.memory.decommit(page..page + 1).and_then(|()| self.memory.commit(page..page + 1));
+            match renewed {
+                Ok(()) => self.meta(page).set_extent(Extent::default()),
+                Err(_) => left += 1,
+            }
+        }
+        left
+    }
+
     /// Revokes what owners have for whom `whose` says yes, and begins the zeroing of what nobody holds.
     pub(crate) fn reclaim_where(&self, whose: impl Fn(OwnerId) -> bool) -> Reclaimed {
         let mut state = self.state.lock();

@@ -160,7 +160,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Whether somebody has raw addresses of pages: then all of a page is suspect, whatever its extent says.
-    fn outsiders_write(&self) -> bool {
+    pub(super) fn outsiders_write(&self) -> bool {
         // Relaxed: set before the addresses are given out, by the same caller.
         M::STARTS_DIRTY || self.exposed.load(Ordering::Relaxed)
     }
