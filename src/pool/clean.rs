@@ -167,14 +167,15 @@ impl<M: PageMemory> Inner<M> {
                 continue;
             }
             let pending = state.pending.swap_remove(at);
-            for page in pending.pages {
-                let meta = self.meta(page);
+            for page in &pending.pages {
+                let meta = self.meta(*page);
                 let word = meta.word();
                 // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
                 let off_limits = answer == FenceState::Failed && word.state() == PageState::Live;
                 meta.publish(word.unheld().unwrap_or(word).with_pending(off_limits));
             }
             if answer == FenceState::Done {
+                state.former.retain(|former| !pending.pages.contains(&former.page));
                 // Release: a reader that sees nothing off limits is behind the fence that was looked at here.
                 pending.core.off_limits.fetch_sub(1, Ordering::Release);
             }

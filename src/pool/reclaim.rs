@@ -8,6 +8,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::release::{Leaving, set_status};
+use super::state::Former;
 use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::header::Revocation;
 use crate::id::{Generation, OwnerId};
@@ -32,7 +33,8 @@ pub struct Reclaimed {
 pub struct EraseReceipt {
     /// Whose bytes they were.
     pub owner: OwnerId,
-    /// Every page that the owner held, or that was quarantined or being cleaned in its name, with the generation that ended.
+    /// Every page that the owner held, or that has its bytes: quarantined, being cleaned, perhaps in front of the next
+    /// owner's lane, or retired because it could not be. Each with the generation that ended.
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
@@ -88,17 +90,24 @@ impl<M: PageMemory> PagePool<M> {
         let inner = &*self.inner;
         // One lock for both: what the owner gets after it is not this erasure's, what it had before is.
         let mut state = inner.state.lock();
-        let pages = inner.pages_of(&state, owner);
+        let mut pages = inner.pages_of(&state, owner);
+        let former: Vec<Former> = state.former.iter().filter(|former| former.owner == owner).copied().collect();
         let soiled = inner.soiled_bytes(&pages);
         let (_, leaving) = inner.revoke_where(&mut state, |whose| whose == owner);
         inner.finish_leaving(state, leaving);
         inner.clean_now(&pages);
-        let _locked = inner.state.lock();
+        let state = inner.state.lock();
         let waits = |at: &usize| !inner.has_left(pages[*at]);
         let in_flight: Vec<usize> = (0..pages.len()).filter(waits).collect();
         let kept: u64 = in_flight.iter().map(|at| soiled[*at]).sum();
         let bytes_zeroed = soiled.iter().sum::<u64>() - kept;
-        let in_flight = in_flight.into_iter().map(|at| pages[at].0).collect();
+        let mut in_flight: Vec<u32> = in_flight.into_iter().map(|at| pages[at].0).collect();
+        for former in former {
+            pages.push((former.page, former.ended));
+            if state.former.contains(&former) && !in_flight.contains(&former.page) {
+                in_flight.push(former.page);
+            }
+        }
         EraseReceipt { owner, pages, bytes_zeroed, in_flight }
     }
 
@@ -224,14 +233,16 @@ impl<M: PageMemory> Inner<M> {
         let of_owner = |page: u32| {
             let meta = self.meta(page);
             let word = meta.word();
-            let ended = match word.state() {
-                PageState::Live => word.generation(),
-                // The bump came with the release: the life that ended is the one before.
-                _ => Generation::new(word.generation().get().saturating_sub(1)).unwrap_or(Generation::FIRST),
-            };
+            let ended = if word.state() == PageState::Live { word.generation() } else { ended_before(word) };
             (meta.owner() == Some(owner)).then_some((page, ended))
         };
         (0..self.metas.len() as u32).filter_map(of_owner).collect()
+    }
+
+    /// Whose bytes a page has that left its owner and is not zero, and in which life they were written.
+    pub(super) fn former(&self, page: u32) -> Option<Former> {
+        let meta = self.meta(page);
+        Some(Former { page, owner: meta.owner()?, ended: ended_before(meta.word()) })
     }
 
     /// Bytes to zero in each of these pages. Called with the lock held.
@@ -249,6 +260,8 @@ impl<M: PageMemory> Inner<M> {
         match word.state() {
             PageState::Free | PageState::Parked => true,
             PageState::Retired => meta.extent().is_untouched(),
+            // A page that a lane took before its zeroing ended is the next owner's, with this one's bytes in it.
+            _ if word.is_pending() => false,
             _ => word.generation().get() > ended.get() && !next_life || next_life && word.state() == PageState::Live,
         }
     }
@@ -270,6 +283,11 @@ impl<M: PageMemory> Inner<M> {
             self.clean_in_hand(batch);
         }
     }
+}
+
+/// The life before the one that a page which left its owner is in: the bump came with the release.
+fn ended_before(word: StampWord) -> Generation {
+    Generation::new(word.generation().get().saturating_sub(1)).unwrap_or(Generation::FIRST)
 }
 
 fn note(state: &mut State, reclaimed: &mut Reclaimed, all: &mut Leaving, leaving: Leaving) {

@@ -271,6 +271,7 @@ impl<M: PageMemory> Inner<M> {
         let word = meta.word();
         meta.clear_owner();
         meta.set_extent(Extent::default());
+        state.former.retain(|former| former.page != page);
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
             state.retired += 1;
@@ -285,10 +286,11 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
-    /// Takes a page out of circulation that could not be zeroed.
+    /// Takes a page out of circulation that could not be zeroed. It keeps its last owner's name with the bytes, so that an
+    /// erasure names it.
     pub(crate) fn poison(&self, state: &mut State, page: u32) {
         let meta = self.meta(page);
-        meta.clear_owner();
+        meta.set_extent(meta.extent().whole());
         meta.publish(meta.word().with_state(PageState::Retired));
         state.retired += 1;
         state.totals.poisoned += 1;
