@@ -46,17 +46,20 @@ impl State {
     }
 }
 
-/// Pages in the hand of a thread that cleans them; should the memory panic, they go back to the dirty ones.
+/// Pages in the hand of a thread that cleans them; should the memory panic, they go back to the dirty ones, or wait behind
+/// their fence if there is one already: its zeroes are on their way and must not meet a next owner's bytes.
 struct InHand<'a, M: PageMemory> {
     inner: &'a Inner<M>,
     batch: Vec<CleanPage>,
+    /// Behind which the pages are zero, once it was begun.
+    fence: Option<Fence>,
 }
 
 impl<M: PageMemory> InHand<'_, M> {
     /// Puts the pages where the answer of the memory says. Counts leave the hand in the same step.
-    fn settle(mut self, fence: Option<Fence>) {
+    fn settle(mut self) {
         // The memory speaks first: should it panic here, the pages are in hand still.
-        let answer = fence.map(|fence| (fence, self.inner.memory.poll(fence)));
+        let answer = self.fence.map(|fence| (fence, self.inner.memory.poll(fence)));
         let batch = std::mem::take(&mut self.batch);
         let mut state = self.inner.state.lock();
         state.in_hand -= batch.len() as u64;
@@ -69,8 +72,14 @@ impl<M: PageMemory> Drop for InHand<'_, M> {
         if !self.batch.is_empty() {
             let mut state = self.inner.state.lock();
             state.in_hand -= self.batch.len() as u64;
-            state.dirty.extend(self.batch.iter().map(|clean| clean.page));
-            state.totals.clean_errors += 1;
+            let batch = std::mem::take(&mut self.batch);
+            match self.fence {
+                Some(fence) => {
+                    state.totals.clean_errors += 1;
+                    self.inner.settle_batch(&mut state, batch, Some((fence, FenceState::Pending)));
+                }
+                None => self.inner.settle_batch(&mut state, batch, None),
+            }
         }
     }
 }
@@ -93,9 +102,9 @@ impl<M: PageMemory> Inner<M> {
 
     /// Zeroes pages that were counted into the caller's hand. Called without the lock.
     pub(crate) fn clean_in_hand(&self, batch: Vec<CleanPage>) {
-        let hand = InHand { inner: self, batch };
-        let fence = self.begin_clean(&hand.batch).ok();
-        hand.settle(fence);
+        let mut hand = InHand { inner: self, batch, fence: None };
+        hand.fence = self.begin_clean(&hand.batch).ok();
+        hand.settle();
     }
 
     fn settle_batch(&self, state: &mut State, batch: Vec<CleanPage>, answer: Option<(Fence, FenceState)>) {
