@@ -373,14 +373,19 @@ impl<M: PageMemory> Inner<M> {
 
     fn clean_leaving(&self, mut state: MutexGuard<'_, State>, batch: Vec<CleanPage>) {
         if self.config.clean_mode() == crate::config::CleanMode::Later {
-            state.in_hand -= batch.len() as u64;
-            state.dirty.extend(batch.iter().map(|clean| clean.page));
-            state.keep_batch(batch);
-            self.dirtied.notify_one();
+            self.put_off(&mut state, batch);
         } else {
             drop(state);
             self.clean_in_hand(batch);
         }
+    }
+
+    /// Queues the zeroing of pages that are in the caller's hand.
+    pub(super) fn put_off(&self, state: &mut State, batch: Vec<CleanPage>) {
+        state.in_hand -= batch.len() as u64;
+        state.dirty.extend(batch.iter().map(|clean| clean.page));
+        state.keep_batch(batch);
+        self.dirtied.notify_one();
     }
 }
 
