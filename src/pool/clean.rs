@@ -88,7 +88,6 @@ impl<M: PageMemory> Inner<M> {
     /// Sleeps until a release wakes the scrubber. While fences are open or guards hold pages, which end without a word to
     /// anybody, the sleep is short.
     fn sleep_until_dirtied(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
-        const SHORT: Duration = Duration::from_millis(1);
         // Looked at under the lock, under which the stop is announced too: it cannot slip in between.
         if stopped.load(Ordering::Acquire) {
             return;
@@ -96,6 +95,15 @@ impl<M: PageMemory> Inner<M> {
         if state.quarantined.is_empty() && state.fenced.is_empty() && state.pending.is_empty() {
             self.dirtied.wait(state);
         } else {
+            self.rest(state, stopped);
+        }
+    }
+
+    /// Sleeps for a short time, or until the scrubber is stopped: there is work that nobody will announce, or a memory that
+    /// refuses it.
+    fn rest(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
+        const SHORT: Duration = Duration::from_millis(1);
+        if !stopped.load(Ordering::Acquire) {
             self.dirtied.wait_for(state, SHORT);
         }
     }
@@ -245,8 +253,13 @@ impl<M: PageMemory> PagePool<M> {
                     state.keep_batch(batch);
                     inner.sleep_until_dirtied(&mut state, &stopped);
                 } else {
+                    let errors = state.totals.clean_errors;
                     drop(state);
                     inner.clean_in_hand(batch);
+                    let mut state = inner.state.lock();
+                    if state.totals.clean_errors > errors {
+                        inner.rest(&mut state, &stopped);
+                    }
                 }
             }
         };
