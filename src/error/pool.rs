@@ -42,8 +42,8 @@ pub enum ConfigError {
         /// Bytes asked of the allocator.
         bytes: usize,
     },
-    /// The memory refused to clean its pages before their first use.
-    #[error("the memory could not be cleaned before its first use")]
+    /// The memory refused to commit its pages, or to clean them, before their first use.
+    #[error("the memory could not be made ready for its first use")]
     Memory(#[from] MemoryError),
 }
 
