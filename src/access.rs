@@ -494,7 +494,7 @@ impl<'a, M: PageMemory> ReadGuard<'a, M> {
     pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
         let planes = self.borrow.inner.memory.geometry().planes();
         let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
-        let expected_bytes = shape.token_bytes() * (self.tokens.end - self.tokens.start);
+        let expected_bytes = shape.token_bytes().saturating_mul(self.tokens.end - self.tokens.start);
         if dst.len() as u64 != expected_bytes {
             return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
         }
