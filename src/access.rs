@@ -25,7 +25,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, HostBytes, MemoryError, PageMemory, Span};
 use crate::pool::{Inner, PagePool};
-use crate::stamp::{PageMeta, StampWord};
+use crate::stamp::{PageMeta, PageState, StampWord};
 use crate::sync::Ordering;
 use crate::ticket::TicketId;
 
@@ -52,21 +52,22 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
-    /// The error for a page with another owner: unless it was released between the two looks.
+    /// The error for a handle whose page was live and was not found to be `owner`'s.
     #[cold]
-    fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId) -> ReadError {
+    fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId, word: StampWord) -> ReadError {
         let (page, asked_owner) = (handle.index(), owner);
-        let word = self.meta(page).word_for_reader();
-        if word.is_readable_as(handle.generation()) {
-            return ReadError::ForeignOwner { page, asked_owner };
+        match self.meta(page).owner() {
+            Some(_) => ReadError::ForeignOwner { page, asked_owner },
+            // A live page is somebody's: a release is just making it free, and must not look like an attack. The stamp is
+            // stored after the owner is cleared, so that a second look at it would not do.
+            None => self.stale(handle, word.bumped().with_state(PageState::Free)),
         }
-        self.unreadable(handle, word)
     }
 
     #[cold]
     fn unreadable(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
         let page = handle.index();
-        let same_life = word.generation() == handle.generation() && word.state() == crate::stamp::PageState::Live;
+        let same_life = word.generation() == handle.generation() && word.state() == PageState::Live;
         match () {
             () if !same_life => self.stale(handle, word),
             () if word.is_pending() => ReadError::Pending { page },
@@ -86,7 +87,7 @@ impl<M: PageMemory> Inner<M> {
         }
         // The page was live in this life after the hazard was announced, so the owner is this life's, or gone with it.
         if meta.owner() != Some(owner) {
-            return Err(self.not_owned(&handle, owner));
+            return Err(self.not_owned(&handle, owner, word));
         }
         Ok((hazard, meta.extent().written()))
     }
@@ -493,7 +494,7 @@ impl<'a, M: PageMemory> ReadGuard<'a, M> {
     pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
         let planes = self.borrow.inner.memory.geometry().planes();
         let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
-        let expected_bytes = shape.token_bytes() * (self.tokens.end - self.tokens.start);
+        let expected_bytes = shape.token_bytes().saturating_mul(self.tokens.end - self.tokens.start);
         if dst.len() as u64 != expected_bytes {
             return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
         }

@@ -42,8 +42,8 @@ pub enum ConfigError {
         /// Bytes asked of the allocator.
         bytes: usize,
     },
-    /// The memory refused to clean its pages before their first use.
-    #[error("the memory could not be cleaned before its first use")]
+    /// The memory refused to commit its pages, or to clean them, before their first use.
+    #[error("the memory could not be made ready for its first use")]
     Memory(#[from] MemoryError),
 }
 
@@ -57,8 +57,9 @@ pub enum TicketError {
     /// This pool never gave such a ticket. Counted; nothing changed.
     #[error("{0} was never given by this pool")]
     Unknown(crate::ticket::TicketId),
-    /// A reader is on a page that an outside party wants to write.
-    #[error("page {page} is being read; a write ticket needs it alone")]
+    /// Somebody else is on the page: a reader, under a write ticket; a writer, under a read ticket or a detach; or a device
+    /// that still cleans it.
+    #[error("page {page} is being read, written or cleaned by somebody else; try again when that has ended")]
     Busy {
         /// The page.
         page: u32,
@@ -90,7 +91,7 @@ pub enum TicketError {
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The handle at this position does not name a page that the owner holds.
-    #[error("handle {position}")]
+    #[error("handle {position} names no page that the owner holds and may use so")]
     Handle {
         /// Position in the list.
         position: usize,

@@ -312,6 +312,7 @@ impl<M: PageMemory> Inner<M> {
             if usable.is_empty() {
                 continue;
             }
+            state.former.extend(usable.iter().filter_map(|page| self.former(*page)));
             core.pages.extend(usable.iter().map(|page| {
                 self.meta(*page).issue_pending(owner);
                 *page

@@ -165,6 +165,8 @@ impl<M: PageMemory> Inner<M> {
         let mut state = self.state.lock();
         if let Err(error) = committed {
             state.target = before;
+            // A proof that was made meanwhile saw more than there is.
+            state.epoch += 1;
             self.park_surplus(&mut state);
             return Err(error.into());
         }

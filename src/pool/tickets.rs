@@ -101,6 +101,31 @@ impl<M: PageMemory> PagePool<M> {
     }
 }
 
+/// Pages that are being filled before anybody has them. Dropped with pages in it, by an error or a panic of the memory, it
+/// lets these go again, to be zeroed.
+struct Fresh<'a, M: PageMemory> {
+    inner: &'a Inner<M>,
+    state: &'a mut State,
+    pages: Vec<u32>,
+}
+
+impl<M: PageMemory> Fresh<'_, M> {
+    /// All are filled: they are somebody's from now on.
+    fn keep(mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pages)
+    }
+}
+
+impl<M: PageMemory> Drop for Fresh<'_, M> {
+    fn drop(&mut self) {
+        let Self { inner, state, pages } = self;
+        if !pages.is_empty() {
+            let leaving = inner.let_go(state, pages.drain(..));
+            inner.put_off(state, leaving.batch);
+        }
+    }
+}
+
 impl<M: PageMemory> Inner<M> {
     fn unhold(&self, page: u32) {
         let meta = self.meta(page);
@@ -242,21 +267,19 @@ impl<M: PageMemory> Inner<M> {
     ) -> Result<(), WriteError> {
         let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
         let first = state.free.len() - moves.len();
-        let fresh = state.free.split_off(first);
-        state.live += fresh.len() as u64;
-        state.totals.pages_issued += fresh.len() as u64;
-        let mut copied = Ok(());
-        for (&(_, from, page), &fresh) in moves.iter().zip(&fresh) {
+        let pages = state.free.split_off(first);
+        state.live += pages.len() as u64;
+        state.totals.pages_issued += pages.len() as u64;
+        for (&(_, from, _), &fresh) in moves.iter().zip(&pages) {
             let meta = self.meta(fresh);
             meta.issue(owner);
             meta.set_extent(meta.extent().with_high(from));
-            copied = copied.and_then(|()| self.copy_prefix(page, fresh, from));
         }
-        if let Err(error) = copied {
-            let leaving = self.let_go(&mut state, fresh.into_iter());
-            self.finish_leaving(state, leaving);
-            return Err(error.into());
+        let fresh = Fresh { inner: self, state: &mut state, pages };
+        for (&(_, from, page), &fresh) in moves.iter().zip(&fresh.pages) {
+            self.copy_prefix(page, fresh, from)?;
         }
+        let fresh = fresh.keep();
         for (&(ordinal, from, _), &fresh) in moves.iter().zip(&fresh) {
             let meta = self.meta(fresh);
             meta.set_extent(meta.extent().with_written(from));

@@ -119,6 +119,8 @@ pub(crate) struct Model {
     pub(crate) tickets: Vec<Option<Ticket>>,
     pub(crate) claims: BTreeMap<u8, Claim>,
     fenced: Vec<Fenced>,
+    /// page, owner and life whose bytes are in a page that a lane took before it was zero
+    pub(crate) former: Vec<(u32, u64, u64)>,
     lanes: Vec<(Fence, Vec<u32>, usize)>,
     /// what each open fence zeroes when it is finished
     open: BTreeMap<Fence, Vec<(u32, u32)>>,
@@ -167,6 +169,7 @@ impl Model {
             tickets: Vec::new(),
             claims: BTreeMap::new(),
             fenced: Vec::new(),
+            former: Vec::new(),
             lanes: Vec::new(),
             open: BTreeMap::new(),
             failed: BTreeSet::new(),
@@ -261,6 +264,8 @@ impl Model {
         let soiled = it.bytes.iter().flatten().any(|byte| *byte != 0);
         assert!(!soiled, "page {page} becomes free and is not zero: too little of it was cleaned");
         (it.owner, it.written, it.high, it.whole) = (None, 0, 0, false);
+        self.former.retain(|former| former.0 != page);
+        let it = self.page(page);
         if it.generation >= last {
             it.st = St::Retired;
             self.epoch += 1;
@@ -272,7 +277,7 @@ impl Model {
 
     fn poison(&mut self, page: u32) {
         let it = self.page(page);
-        (it.owner, it.st) = (None, St::Retired);
+        (it.whole, it.st) = (true, St::Retired);
         self.totals.poisoned_pages += 1;
         self.epoch += 1;
     }
@@ -356,6 +361,7 @@ impl Model {
                 continue;
             }
             let failed = self.failed.contains(&fence);
+            self.former.retain(|former| failed || !pages.contains(&former.0));
             for page in pages {
                 let it = self.page(page);
                 it.holds -= 1;
@@ -461,6 +467,7 @@ impl Model {
     pub(crate) fn given(&mut self, rec: usize, pages: &[u32], behind: u64) {
         let free = pages.len() as u64 - behind;
         let owner = self.recs[rec].owner;
+        let mut former = Vec::new();
         for (at, page) in pages.iter().enumerate() {
             let last = self.last;
             let it = self.page(*page);
@@ -470,10 +477,12 @@ impl Model {
                 assert_eq!((it.holds, it.readers, it.high, it.whole), (0, 0, 0, false), "page {page}");
             } else {
                 assert_eq!(it.st, St::Fenced, "page {page} was given to a lane");
+                former.extend(it.owner.map(|owner| (*page, owner, it.generation - 1)));
                 (it.holds, it.pending, it.whole, it.high) = (1, true, true, 0);
             }
             (it.st, it.owner, it.written) = (St::Live, Some(owner), 0);
         }
+        self.former.append(&mut former);
         self.free -= free;
         self.totals.pages_issued += pages.len() as u64;
         let mut lanes: BTreeMap<Fence, Vec<u32>> = BTreeMap::new();

@@ -811,12 +811,21 @@ impl<M: Under> World<M> {
                 let receipt = self.pool.erase(owner(who));
                 self.pull_log();
                 let before = self.model.pages_of(who);
+                let former: Vec<_> = self.model.former.iter().filter(|former| former.1 == who).copied().collect();
                 let soiled: Vec<u32> = before.iter().map(|(page, _)| self.model.dirty_tokens(*page)).collect();
                 self.model.reclaim(Some(who));
                 let pages: Vec<u32> = before.iter().map(|(page, _)| *page).collect();
                 self.model.clean_now(&pages);
-                let real: Vec<(u32, u64)> = receipt.pages.iter().map(|(page, life)| (*page, life.get())).collect();
-                assert_eq!(real, before);
+                let mut real: Vec<(u32, u64)> = receipt.pages.iter().map(|(page, life)| (*page, life.get())).collect();
+                let mut expected = before.clone();
+                expected.extend(former.iter().map(|(page, _, life)| (*page, *life)));
+                real.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(real, expected);
+                for former in &former {
+                    let zero = !self.model.former.contains(former);
+                    assert!(zero || receipt.in_flight.contains(&former.0), "{former:?} is called erased and is not");
+                }
                 let token_bytes = if M::HAS_BYTES { self.pool.geometry().token_bytes() } else { 0 };
                 let zeroed = pages.iter().zip(&soiled).filter(|(page, _)| !receipt.in_flight.contains(page));
                 assert_eq!(
