@@ -25,7 +25,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, HostBytes, MemoryError, PageMemory, Span};
 use crate::pool::{Inner, PagePool};
-use crate::stamp::{PageMeta, StampWord};
+use crate::stamp::{PageMeta, PageState, StampWord};
 use crate::sync::Ordering;
 use crate::ticket::TicketId;
 
@@ -52,10 +52,22 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
+    /// The error for a handle whose page was live and was not found to be `owner`'s.
+    #[cold]
+    fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId, word: StampWord) -> ReadError {
+        let (page, asked_owner) = (handle.index(), owner);
+        match self.meta(page).owner() {
+            Some(_) => ReadError::ForeignOwner { page, asked_owner },
+            // A live page is somebody's: a release is just making it free, and must not look like an attack. The stamp is
+            // stored after the owner is cleared, so that a second look at it would not do.
+            None => self.stale(handle, word.bumped().with_state(PageState::Free)),
+        }
+    }
+
     #[cold]
     fn unreadable(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
         let page = handle.index();
-        let same_life = word.generation() == handle.generation() && word.state() == crate::stamp::PageState::Live;
+        let same_life = word.generation() == handle.generation() && word.state() == PageState::Live;
         match () {
             () if !same_life => self.stale(handle, word),
             () if word.is_pending() => ReadError::Pending { page },
@@ -73,9 +85,9 @@ impl<M: PageMemory> Inner<M> {
         if !word.is_readable_as(handle.generation()) {
             return Err(self.unreadable(&handle, word));
         }
-        // The page was live in this life after the hazard was announced, so the owner read here is this life's.
+        // The page was live in this life after the hazard was announced, so the owner is this life's, or gone with it.
         if meta.owner() != Some(owner) {
-            return Err(ReadError::ForeignOwner { page, asked_owner: owner });
+            return Err(self.not_owned(&handle, owner, word));
         }
         Ok((hazard, meta.extent().written()))
     }
@@ -205,6 +217,17 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 /// A page that is being read by handle. While it lives the page is not reused.
+///
+/// What it shows does not outlive it:
+///
+/// ```compile_fail,E0505
+/// # use pagestamp::*;
+/// fn keep(guard: PageGuard<'_, HostMemory>) -> Result<u8, ReadError> {
+///     let bytes = guard.run(0, 0)?;
+///     drop(guard);
+///     Ok(bytes[0])
+/// }
+/// ```
 #[must_use = "the page is kept from reuse only while the guard lives"]
 pub struct PageGuard<'a, M: PageMemory> {
     // Dropped in this order: the hazard ends, then whoever waits for the page is looked after.
@@ -399,25 +422,39 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     }
 }
 
-impl From<NoBorrow> for ReadError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
-impl From<NoBorrow> for WriteError {
-    fn from(no: NoBorrow) -> Self {
-        match no {
-            NoBorrow::Revoked => Self::Revoked,
-            NoBorrow::TooMany => Self::TooManyGuards,
-        }
-    }
-}
-
 /// The written tokens of a reservation that are being read.
+///
+/// While it lives the reservation is neither released nor written nor rolled back:
+///
+/// ```compile_fail,E0505
+/// # use pagestamp::*;
+/// fn release_under_a_reader(kv: Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     kv.release();
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn write_under_a_reader(kv: &mut Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     let _ = kv.write(1, &[&[0; 8]]);
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn roll_back_under_a_reader(kv: &mut Reservation<HostMemory>) -> Result<(), ReadError> {
+///     let guard = kv.read(0..1)?;
+///     let _ = kv.truncate(0);
+///     let mut token = [0; 8];
+///     guard.copy(0, &mut token)
+/// }
+/// ```
 #[must_use = "the pages are kept from reuse only while the guard lives"]
 pub struct ReadGuard<'a, M: PageMemory> {
     borrow: Borrow<'a, M>,
@@ -457,7 +494,7 @@ impl<'a, M: PageMemory> ReadGuard<'a, M> {
     pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
         let planes = self.borrow.inner.memory.geometry().planes();
         let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
-        let expected_bytes = shape.token_bytes() * (self.tokens.end - self.tokens.start);
+        let expected_bytes = shape.token_bytes().saturating_mul(self.tokens.end - self.tokens.start);
         if dst.len() as u64 != expected_bytes {
             return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
         }
@@ -505,12 +542,15 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
                 return Err(WriteError::Pending { page });
             }
         }
-        let rewritten = ordinals.clone().filter_map(|ordinal| {
+        let rewritten = |ordinal| {
             let (page, _) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
             (inner.meta(page).extent().high() > from).then_some((ordinal, from))
-        });
-        inner.keep_readers_off(core, rewritten)?;
+        };
+        let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
+        if !rewritten.is_empty() {
+            inner.keep_readers_off(core, &rewritten)?;
+        }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
             let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;

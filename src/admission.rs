@@ -77,6 +77,15 @@ impl CapacityPlan {
 ///
 /// It names the capacity epoch it was taken in. When the capacity changes (resize, a page that retires) the pool checks
 /// the plan again at the next admission and, while it no longer holds, answers `ProofVoid`.
+///
+/// Nobody but a pool makes one:
+///
+/// ```compile_fail,E0451
+/// # use pagestamp::*;
+/// fn forge(pool: PoolId, plan: CapacityPlan) -> CapacityProof {
+///     CapacityProof { pool, plan, required_pages: 0, epoch: 1, usable_pages: u64::MAX }
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CapacityProof {
     pub(crate) pool: PoolId,
@@ -119,12 +128,21 @@ impl CapacityProof {
 }
 
 /// A wish for pages: whose, and how many tokens at the very most. Not `Clone`: it is admitted or rejected once.
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn admit_what_was_rejected(pool: &PagePool<NullMemory>, proof: &CapacityProof, request: Request) {
+///     let _rejected = request.reject("too long");
+///     let _ = pool.admit(proof, request);
+/// }
+/// ```
 #[derive(PartialEq, Eq, Debug)]
 #[must_use = "a request does nothing until it is admitted"]
 pub struct Request {
     pub(crate) owner: OwnerId,
     pub(crate) max_tokens: u64,
-    pub(crate) claim: Option<ClaimToken>,
+    /// Boxed, because few requests have one and every refusal carries the request.
+    claim: Option<Box<ClaimToken>>,
     pub(crate) lane: Option<Lane>,
 }
 
@@ -136,10 +154,15 @@ impl Request {
     }
 
     /// Names the request, so that asking again after a lost answer gives the same pages.
-    #[inline]
-    pub const fn with_claim(mut self, token: ClaimToken) -> Self {
-        self.claim = Some(token);
+    pub fn with_claim(mut self, token: ClaimToken) -> Self {
+        self.claim = Some(Box::new(token));
         self
+    }
+
+    /// The claim that the request was named with.
+    #[must_use]
+    pub fn claim(&self) -> Option<ClaimToken> {
+        self.claim.as_deref().copied()
     }
 
     /// Names the device stream that will use the pages. Its first pages may then still be being cleaned: the stream waits
@@ -181,6 +204,20 @@ impl fmt::Display for Request {
 /// # use pagestamp::*;
 /// fn admit_anyway(pool: &PagePool<NullMemory>, proof: &CapacityProof, rejected: Rejected) {
 ///     let _ = pool.admit(proof, rejected);
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use pagestamp::*;
+/// fn reserve_anyway(pool: &PagePool<NullMemory>, proof: &CapacityProof, rejected: Rejected) {
+///     let _ = pool.reserve(proof, rejected, 1);
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use pagestamp::*;
+/// fn use_as_an_admission(rejected: Rejected) {
+///     let _ = rejected.reserve(1);
 /// }
 /// ```
 #[derive(Debug)]
@@ -232,7 +269,23 @@ impl std::error::Error for Rejected {
 
 /// A request that was admitted: its pages are promised, growth included, and reserving them cannot fail for lack of room.
 ///
-/// Dropping it gives the promise back.
+/// Dropping it gives the promise back. It is used once:
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn twice(admitted: Admitted<NullMemory>) {
+///     let _ = admitted.reserve(1);
+///     let _ = admitted.reserve(1);
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn reserve_what_was_rejected(admitted: Admitted<NullMemory>) {
+///     let _rejected = admitted.reject("the client is gone");
+///     let _ = admitted.reserve(1);
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping the admission gives its promised pages back"]
 pub struct Admitted<M: PageMemory> {

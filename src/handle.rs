@@ -24,6 +24,23 @@ const _: () = assert!(GENERATION_BITS + NONCE_BITS == 64);
 /// use pagestamp::{NullMemory, PageHandle};
 /// assert!(PageHandle::<NullMemory>::from_bits(0).is_none(), "zero is never a handle");
 /// ```
+///
+/// A handle of one memory is no handle of a pool of another:
+///
+/// ```compile_fail,E0308
+/// # use pagestamp::*;
+/// fn read_elsewhere(pool: &PagePool<HostMemory>, owner: OwnerId, handle: PageHandle<NullMemory>) {
+///     let _ = pool.read(owner, handle);
+/// }
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use pagestamp::*;
+/// fn release_elsewhere(pool: &PagePool<HostMemory>, owner: OwnerId, kv: &Reservation<NullMemory>) {
+///     let handles: Vec<PageHandle<NullMemory>> = kv.handles().collect();
+///     let _ = pool.release_pages(owner, &handles);
+/// }
+/// ```
 pub struct PageHandle<M> {
     pool: PoolId,
     index: u32,

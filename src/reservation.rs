@@ -127,10 +127,18 @@ pub(crate) struct Extents {
 /// }
 /// ```
 ///
-/// ```compile_fail,E0599
+/// ```compile_fail,E0277
 /// # use pagestamp::*;
 /// fn copy(kv: &Reservation<NullMemory>) -> Reservation<NullMemory> {
 ///     Reservation::clone(kv)
+/// }
+/// ```
+///
+/// ```compile_fail,E0382
+/// # use pagestamp::*;
+/// fn write_what_was_rejected(mut kv: Reservation<NullMemory>) {
+///     let _rejected = kv.reject("the transfer failed");
+///     let _ = kv.commit(1);
 /// }
 /// ```
 #[must_use = "dropping the reservation releases its pages"]
@@ -205,10 +213,10 @@ impl<M: PageMemory> Reservation<M> {
     /// The handle of the page with this ordinal; `None` past the last page, or when revoked.
     #[must_use]
     pub fn handle(&self, ordinal: u32) -> Option<PageHandle<M>> {
-        // A borrow, so that the page is still this reservation's when its generation is read.
+        // A borrow, so that the page is in this life or in quarantine after it when its generation is read.
         let _borrow = self.borrow().ok()?;
         let page = self.lease.core().pages.get(ordinal)?;
-        Some(self.lease.pool().inner.handle_of(page))
+        self.lease.pool().inner.handle_while_live(page)
     }
 
     /// The handles of all pages in order; empty when revoked.
@@ -217,7 +225,7 @@ impl<M: PageMemory> Reservation<M> {
         let pages = if borrow.is_some() { self.pages() } else { 0 };
         (0..pages).filter_map(move |ordinal| {
             let _held = &borrow;
-            self.lease.core().pages.get(ordinal).map(|page| self.lease.pool().inner.handle_of(page))
+            self.lease.core().pages.get(ordinal).and_then(|page| self.lease.pool().inner.handle_while_live(page))
         })
     }
 
@@ -638,6 +646,17 @@ fn check_length(plane: usize, tokens: u64, src: &[u8], token_bytes: u64) -> Resu
 }
 
 /// Some tokens that are being written plane by plane.
+///
+/// While it lives nobody reads through the reservation:
+///
+/// ```compile_fail,E0502
+/// # use pagestamp::*;
+/// fn read_under_a_writer(kv: &mut Reservation<HostMemory>) -> Result<(), WriteError> {
+///     let mut writer = kv.writer(1)?;
+///     let _ = kv.read(0..1);
+///     writer.plane(0, &[0; 8])
+/// }
+/// ```
 #[must_use = "the tokens count as written once every plane was given"]
 pub struct PlaneWriter<'a, M: PageMemory> {
     right: WriteBorrow<'a, M>,

@@ -340,21 +340,23 @@ impl PageMeta {
     /// Makes a released page nobody's; only under the pool's lock.
     #[inline]
     pub(crate) fn free(&self, word: StampWord) {
+        // The stamp first: a reader that misses the owner looks at the stamp again, and sees that this life has ended.
+        self.publish(word);
         self.clear_owner();
         // Without bytes nothing is cleaned, but what was written was written by this owner.
         self.set_extent(Extent::default());
-        self.publish(word);
     }
 
     #[inline]
     pub(crate) fn owner(&self) -> Option<OwnerId> {
-        // Relaxed: ordered by the load of the stamp before it, or by the pool's lock.
-        OwnerId::new(self.owner.load(Ordering::Relaxed))
+        // Acquire, paired with the Release of `clear_owner`.
+        OwnerId::new(self.owner.load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn clear_owner(&self) {
-        self.owner.store(0, Ordering::Relaxed);
+        // Release: who misses the owner sees the stamp that was published before.
+        self.owner.store(0, Ordering::Release);
     }
 
     /// How far the page is written.

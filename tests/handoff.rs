@@ -2,17 +2,19 @@
 #![expect(unsafe_code, reason = "looks at the raw bytes of released pages, where no handle leads")]
 
 use std::error::Error as _;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagestamp::geometry::{
     Dtype, ElementFormat, HeadCache, HeadOrder, KvLayout, LayoutError, ModelLayout, PageGeometry, Slice,
 };
-use pagestamp::memory::{HostBytes, Lane, PageMemory, Span};
+use pagestamp::memory::{CleanPage, Fence, FenceState, HostBytes, Lane, MemoryError, PageMemory, Span};
 use pagestamp::{
-    CapacityPlan, Checksum, Digest, Digester, HeldMemory, HolderId, HostMemory, Inbound, InboundError, LandError,
-    Landed, NullMemory, Offer, OpenError, Outbound, OutboundError, OwnerId, PageHandle, PagePool, PoolConfig,
-    ReadError, Receipt, Refusal, RejectReason, Rejected, Request, Reservation, SealError, Side, TransferId, UnfitPool,
-    WriteError,
+    CapacityPlan, Checksum, ClaimToken, Digest, Digester, HeldMemory, HolderId, HostMemory, Inbound, InboundError,
+    LandError, Landed, NullMemory, Offer, OpenError, Outbound, OutboundError, OwnerId, PageHandle, PagePool,
+    PoolConfig, ReadError, Receipt, Refusal, RejectReason, Rejected, Request, Reservation, SealError, Side, TransferId,
+    UnfitPool, WriteError,
 };
+use proptest::prelude::*;
 
 const P: u32 = 16;
 /// Pages that requests can use.
@@ -351,6 +353,16 @@ fn the_same_part_twice_counts_once_and_what_is_there_stays() {
     drop(landing);
     let kv = inbound.accept(&receipt(&offer, 2, 32, 16, digests)).expect("once is once");
     assert_holds(&kv, 1, 32);
+
+    // also when the plane came in pieces
+    let mut inbound = world.open(16, 16);
+    let mut landing = inbound.landing().expect("it lands");
+    assert_eq!(landing.put(0, 0, 4..8, &other[..landing_bytes(&world, 4)]), Ok(Landed::Now));
+    assert_eq!(landing.put(0, 0, 4..8, &vec![1; landing_bytes(&world, 4)]), Ok(Landed::Before));
+    drop(landing);
+    let raw = raw_page(&world.decode, handles_of(&inbound)[0].index());
+    let (there, rest) = (&raw[landing_bytes(&world, 4)..landing_bytes(&world, 8)], &raw[landing_bytes(&world, 8)..]);
+    assert!(there.iter().all(|byte| *byte == 0xEE) && rest.iter().all(|byte| *byte == 0));
 }
 
 /// Bytes of some tokens in one plane.
@@ -870,6 +882,105 @@ fn parts_that_overlap_end_the_handoff_even_when_all_has_landed() {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    // Parts in any order, torn, doubled, overlapping and with wrong bytes, against a plain reference: who sent which token
+    // first. Accepted exactly when every token arrived, right, in parts that do not overlap.
+    // C10
+    #[test]
+    fn only_what_arrived_whole_right_and_once_is_accepted(
+        seed in any::<u64>(), cuts in 1u32..4, drops in 0u32..8, doubles in 0u32..8, overlaps in 0u32..8, lies in 0u32..8,
+    ) {
+        // few of each, mostly none
+        let few = |n: u32| n.saturating_sub(6);
+        let (drops, overlaps, lies) = (few(drops), few(overlaps), few(lies));
+        let mut state = seed | 1;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let tokens = 17 + random(24) as u64;
+        let world = World::new();
+        let mut inbound = world.open(tokens, tokens);
+        // all parts of an honest sender
+        let mut parts: Vec<(u32, usize, u32, u32)> = Vec::new();
+        for page in 0..inbound.pages() {
+            let filled = (tokens - u64::from(page * P)).min(u64::from(P)) as u32;
+            for plane in 0..PLANES {
+                let step = filled.div_ceil(cuts);
+                parts.extend((0..filled).step_by(step as usize).map(|from| (page, plane, from, filled.min(from + step))));
+            }
+        }
+        for _ in 0..drops {
+            parts.swap_remove(random(parts.len()));
+        }
+        for _ in 0..doubles {
+            parts.push(parts[random(parts.len())]);
+        }
+        for _ in 0..overlaps {
+            let (page, plane, from, to) = parts[random(parts.len())];
+            if to - from > 1 {
+                parts.push((page, plane, from, to - 1));
+            }
+        }
+        for at in (1..parts.len()).rev() {
+            parts.swap(at, random(at + 1));
+        }
+        let wrong: Vec<usize> = (0..lies).map(|_| random(parts.len())).collect();
+
+        let geometry = world.decode.geometry().clone();
+        let offer = inbound.offer();
+        let mut reference = vec![None; (inbound.pages() * P) as usize * PLANES];
+        let (mut has_overlap, mut has_lie) = (false, false);
+        let mut landing = inbound.landing().expect("it lands");
+        for (at, (page, plane, from, to)) in parts.iter().copied().enumerate() {
+            let first = u64::from(page * P);
+            let mut bytes = plane_bytes(&geometry, 1, plane, first + u64::from(from)..first + u64::from(to));
+            if wrong.contains(&at) {
+                bytes[0] ^= 1;
+            }
+            let place = |token: u32| ((page * P + token) as usize) * PLANES + plane;
+            let before: Vec<_> = (from..to).map(|token| reference[place(token)]).collect();
+            let found = landing.put(page, plane, from..to, &bytes);
+            if before.iter().all(Option::is_none) {
+                prop_assert_eq!(found, Ok(Landed::Now));
+                (from..to).for_each(|token| reference[place(token)] = Some((from, to)));
+                has_lie |= wrong.contains(&at);
+            } else if before.iter().all(|part| *part == Some((from, to))) {
+                prop_assert_eq!(found, Ok(Landed::Before));
+            } else {
+                let is_overlap = matches!(found, Err(LandError::Overlap { .. }));
+                prop_assert!(is_overlap);
+                has_overlap = true;
+            }
+        }
+        drop(landing);
+        let missing = (0..tokens as usize * PLANES).any(|place| reference[place].is_none());
+
+        let digester = Digester::new(offer.transfer(), offer.model(), offer.slice()).expect("of the model");
+        let pages = tokens.div_ceil(u64::from(P)) as u32;
+        let digests = (0..pages).map(|page| {
+            let first = u64::from(page * P);
+            let end = (first + u64::from(P)).min(tokens);
+            let mut digest = digester.page(page, (end - first) as u32);
+            (0..PLANES).for_each(|plane| digest.update(&plane_bytes(&geometry, 1, plane, first..end)));
+            digest.finish()
+        });
+        let receipt = receipt(&offer, pages, tokens, fill(tokens), digests.collect());
+        if !(missing || has_overlap || has_lie) {
+            assert_holds(&inbound.accept(&receipt).expect("all of it is right"), 1, tokens);
+            return Ok(());
+        }
+        match world.refused(inbound, &receipt) {
+            InboundError::Overlap { .. } => prop_assert!(has_overlap),
+            InboundError::Gap { .. } => prop_assert!(missing && !has_overlap),
+            InboundError::Digest { .. } => prop_assert!(has_lie && !missing && !has_overlap),
+            other => prop_assert!(false, "{other}"),
+        }
+    }
+}
+
 // C10
 #[test]
 fn a_digest_is_bound_to_everything_that_says_where_the_bytes_belong() {
@@ -952,23 +1063,25 @@ fn a_refusal_keeps_the_first_error_in_words_and_is_bounded() {
     let long = std::io::Error::other("ä".repeat(3 * Refusal::MAX_REASON_BYTES));
     let cut = Refusal::new(transfer, Side::Sender, &long);
     assert_eq!(cut.reason().len(), Refusal::MAX_REASON_BYTES);
-    let with_source = Refusal::new(transfer, Side::Sender, &ReleaseLike);
-    assert_eq!(with_source.reason(), "outer: an error occurred when formatting an argument");
+    static INNER: Link = Link("inner", None);
+    static MIDDLE: Link = Link("middle", Some(&INNER));
+    let with_sources = Refusal::new(transfer, Side::Sender, &Link("outer", Some(&MIDDLE)));
+    assert_eq!(with_sources.reason(), "outer: middle: inner");
 }
 
 /// An error with a source.
 #[derive(Debug)]
-struct ReleaseLike;
+struct Link(&'static str, Option<&'static Link>);
 
-impl std::fmt::Display for ReleaseLike {
+impl std::fmt::Display for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("outer")
+        f.write_str(self.0)
     }
 }
 
-impl std::error::Error for ReleaseLike {
+impl std::error::Error for Link {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&std::fmt::Error)
+        self.1.map(|link| link as &dyn std::error::Error)
     }
 }
 
@@ -1016,6 +1129,26 @@ fn a_reclaim_ends_a_handoff_at_any_stage() {
     let offer = inbound.offer();
     let sent = outbound.send(&offer, &mut inbound.landing().expect("it lands"));
     assert_eq!(sent, Err(OutboundError::Read(ReadError::Revoked)));
+}
+
+// B83, C10
+#[test]
+fn a_claim_whose_handoff_was_dropped_gives_its_pages_again_with_nothing_written() {
+    let world = World::new();
+    let proof = world.decode.prove(CapacityPlan::new(512)).expect("the pool holds the plan");
+    let token = ClaimToken { id: 9, expires_at_ns: 100 };
+    let claimed = || world.decode.reserve(&proof, Request::new(owner(1), 40).with_claim(token), 40).expect("room");
+    let outbound = world.sealed(1, 40);
+    let mut first = Inbound::open(claimed(), &world.model, &world.slice, 40).expect("it opens");
+    let (older, pages) = (send(&outbound, &mut first), handles_of(&first));
+    drop(first);
+    let again = claimed();
+    assert_eq!((again.written_tokens(), again.handles().collect::<Vec<_>>()), (0, pages));
+    let mut second = Inbound::open(again, &world.model, &world.slice, 40).expect("it opens");
+    let transfer = second.transfer();
+    drop(send(&outbound, &mut second));
+    let replayed = InboundError::Transfer { expected: transfer, found: older.transfer() };
+    assert_eq!(world.refused(second, &older), replayed);
 }
 
 // ---- what cannot begin
@@ -1145,6 +1278,119 @@ fn a_refused_handoff_into_a_device_waits_for_its_cleaning() {
     control.finish_all();
     device.maintain(usize::MAX);
     assert_untouched(&device);
+}
+
+/// Host memory that calls back while it is read, that is while a receiver verifies, and that can refuse to write.
+#[derive(Debug)]
+struct Watched {
+    host: HostMemory,
+    writes_until_refusal: std::sync::Arc<AtomicU32>,
+    reads: std::sync::Arc<WatchedReads>,
+}
+
+#[derive(Default)]
+struct WatchedReads(std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for WatchedReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WatchedReads")
+    }
+}
+
+// SAFETY: (1) to (7) those of `HostMemory`, which does everything.
+unsafe impl PageMemory for Watched {
+    const NAME: &'static str = "watched";
+    const HAS_BYTES: bool = true;
+    const STARTS_DIRTY: bool = false;
+
+    fn geometry(&self) -> &PageGeometry {
+        self.host.geometry()
+    }
+
+    fn max_pages(&self) -> u32 {
+        self.host.max_pages()
+    }
+
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.clean(batch) }
+    }
+
+    fn poll(&self, fence: Fence) -> FenceState {
+        self.host.poll(fence)
+    }
+
+    fn order_after(&self, fence: Fence, lane: Lane) -> Result<(), MemoryError> {
+        self.host.order_after(fence, lane)
+    }
+
+    fn decommit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
+        self.host.decommit(pages)
+    }
+
+    fn commit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
+        self.host.commit(pages)
+    }
+
+    unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
+        if self.writes_until_refusal.fetch_sub(1, Ordering::Relaxed) == 0 {
+            return Err(MemoryError::Injected);
+        }
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.write(at, src) }
+    }
+
+    unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError> {
+        if let Some(watch) = self.reads.0.get() {
+            watch();
+        }
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.read(at, dst) }
+    }
+}
+
+// C5, C10
+#[test]
+fn nothing_is_readable_while_it_is_being_verified() {
+    let world = World::new();
+    let reads = std::sync::Arc::new(WatchedReads::default());
+    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let memory = Watched { host, reads: reads.clone(), writes_until_refusal: std::sync::Arc::new(u32::MAX.into()) };
+    let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let kv = reserve(&pool, owner(1), 40, 40);
+    let mut inbound = Inbound::open(kv, &world.model, &world.slice, 40).expect("it opens");
+    let sent = send(&world.sealed(1, 40), &mut inbound);
+    let (handles, looked) = (handles_of(&inbound), std::sync::Arc::new(AtomicU32::new(0)));
+    let (watching, count) = (pool.clone(), looked.clone());
+    let watch = move || {
+        let guards = handles.iter().map(|handle| watching.read(owner(1), *handle).expect("its owner asks"));
+        assert!(guards.into_iter().all(|guard| guard.written_tokens() == 0), "readable before it was verified");
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    assert!(reads.0.set(Box::new(watch)).is_ok());
+    let kv = inbound.accept(&sent).expect("all fits");
+    assert_eq!(looked.load(Ordering::Relaxed), 3 * PLANES as u32, "every plane of every page was read back");
+    assert_eq!(kv.written_tokens(), 40);
+}
+
+// C8, C10
+#[test]
+fn a_part_that_the_memory_refused_is_missing_and_may_be_sent_again() {
+    let world = World::new();
+    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let writes_until_refusal = std::sync::Arc::new(AtomicU32::new(5));
+    let memory = Watched { host, reads: Default::default(), writes_until_refusal: writes_until_refusal.clone() };
+    let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let outbound = world.sealed(1, 40);
+    let mut inbound =
+        Inbound::open(reserve(&pool, owner(1), 40, 40), &world.model, &world.slice, 40).expect("it opens");
+    let offer = inbound.offer();
+    let sent = outbound.send(&offer, &mut inbound.landing().expect("it lands"));
+    let refused = LandError::Write(WriteError::Memory(MemoryError::Injected));
+    assert_eq!(sent, Err(OutboundError::Land(refused)));
+    assert_eq!(inbound.complete_pages(), 1, "one page and one plane");
+    let sent = outbound.send(&offer, &mut inbound.landing().expect("it lands")).expect("what landed counts once");
+    assert_holds(&inbound.accept(&sent).expect("all fits"), 1, 40);
 }
 
 // C12

@@ -95,7 +95,7 @@ pub enum AdmitError {
         request: Request,
     },
     /// The claim of the request does not give its pages again. Pool unchanged.
-    #[error("{request}")]
+    #[error("{request}: its claim gives no pages")]
     Claim {
         /// The request.
         request: Request,

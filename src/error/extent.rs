@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::header::NoBorrow;
 use crate::id::{Generation, OwnerId, PoolId};
 use crate::memory::MemoryError;
 use crate::stamp::PageState;
@@ -65,10 +66,17 @@ pub enum WriteError {
         page: u32,
     },
     /// The page is pinned by a reader, so that its tokens must be rewritten on a fresh page, and none is free.
-    #[error("page {page} is pinned by a reader and no page is free to rewrite it on; try again when one is")]
+    #[error(
+        "page {page} is pinned by a reader: its tokens are rewritten on a fresh page, {needed_pages} are needed and \
+         {free_pages} free; try again when more are"
+    )]
     NoFreshPage {
-        /// The pinned page.
+        /// The first pinned page.
         page: u32,
+        /// Fresh pages needed, one for each pinned one.
+        needed_pages: u64,
+        /// Pages neither held nor promised.
+        free_pages: u64,
     },
     /// The owner was reclaimed.
     #[error("the reservation was revoked by a reclaim of its owner")]
@@ -233,4 +241,22 @@ pub enum ReadError {
     /// The memory refused.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+impl From<NoBorrow> for ReadError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+impl From<NoBorrow> for WriteError {
+    fn from(no: NoBorrow) -> Self {
+        match no {
+            NoBorrow::Revoked => Self::Revoked,
+            NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
 }

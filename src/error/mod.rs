@@ -1,4 +1,4 @@
-//! One error enum per operation, and [`Error`] over all of them.
+//! One error enum per operation, and [`enum@Error`] over all of them.
 //!
 //! Every error tells what was asked, what was there, and what to do. None carries page bytes. What a call consumed comes
 //! back in its error wherever it can still be used.
@@ -16,7 +16,7 @@
 //! | [`ReadError::Stale`], [`ReadError::Revoked`] | never | 500 | a bug in the engine: it kept a handle past release; look for who |
 //! | [`ReadError::ForeignOwner`], [`ReadError::ForeignPool`] | never | 500, and alarm | a request tried to read another tenant's page: find the table it used |
 //! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the seed incident's shape |
-//! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see `stats` for its age |
+//! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see [`tickets`](crate::PagePool::tickets) and [`overdue_tickets`](crate::PagePool::overdue_tickets) for whose |
 //! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the seed incident's first sign |

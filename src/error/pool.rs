@@ -42,8 +42,8 @@ pub enum ConfigError {
         /// Bytes asked of the allocator.
         bytes: usize,
     },
-    /// The memory refused to clean its pages before their first use.
-    #[error("the memory could not be cleaned before its first use")]
+    /// The memory refused to commit its pages, or to clean them, before their first use.
+    #[error("the memory could not be made ready for its first use")]
     Memory(#[from] MemoryError),
 }
 
@@ -57,8 +57,9 @@ pub enum TicketError {
     /// This pool never gave such a ticket. Counted; nothing changed.
     #[error("{0} was never given by this pool")]
     Unknown(crate::ticket::TicketId),
-    /// A reader is on a page that an outside party wants to write.
-    #[error("page {page} is being read; a write ticket needs it alone")]
+    /// Somebody else is on the page: a reader, under a write ticket; a writer, under a read ticket or a detach; or a device
+    /// that still cleans it.
+    #[error("page {page} is being read, written or cleaned by somebody else; try again when that has ended")]
     Busy {
         /// The page.
         page: u32,
@@ -85,12 +86,12 @@ pub enum TicketError {
     Revoked,
 }
 
-/// Why a list of pages was not released. None of them was.
+/// Why a list of pages was not released, or not pinned. None of them was.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The handle at this position does not name a page that the owner holds.
-    #[error("handle {position}")]
+    #[error("handle {position} names no page that the owner holds and may use so")]
     Handle {
         /// Position in the list.
         position: usize,
@@ -98,6 +99,9 @@ pub enum ReleaseError {
         #[source]
         source: ReadError,
     },
+    /// The list names no page, and a ticket needs one.
+    #[error("the list names no page")]
+    Empty,
     /// The same page stands twice in the list.
     #[error("handle {position} names page {page} a second time")]
     Twice {

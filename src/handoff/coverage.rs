@@ -14,7 +14,16 @@ pub(super) enum Part {
     /// Exactly this part landed.
     Again,
     /// A part that is not the same landed on some of it.
-    Overlap(Range<u32>),
+    Overlap(Overlap),
+}
+
+/// Two different parts for the same tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Overlap {
+    pub(super) page: u32,
+    pub(super) plane: usize,
+    pub(super) landed: Range<u32>,
+    pub(super) sent: Range<u32>,
 }
 
 /// A plane of a page of which something is missing.
@@ -33,31 +42,43 @@ pub(super) struct Coverage {
     whole: Box<[bool]>,
     /// landed in parts, in order of tokens
     parts: BTreeMap<usize, Vec<Range<u32>>>,
+    first_overlap: Option<Overlap>,
 }
 
 impl Coverage {
     pub(super) fn new(pages: u32, planes: usize) -> Self {
         let whole = vec![false; pages as usize * planes].into();
-        Self { planes, whole, parts: BTreeMap::new() }
+        Self { planes, whole, parts: BTreeMap::new(), first_overlap: None }
     }
 
     fn slot(&self, page: u32, plane: usize) -> usize {
         page as usize * self.planes + plane
     }
 
-    /// Compares a part of a page of `page_tokens` expected tokens with what landed. It is not empty and in range.
-    pub(super) fn compare(&self, page: u32, plane: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
+    /// Compares a part of a page of `page_tokens` expected tokens with what landed, and remembers the first that overlaps.
+    /// The part is not empty, and in range.
+    pub(super) fn compare(&mut self, page: u32, plane: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
         let slot = self.slot(page, plane);
-        let all = 0..page_tokens;
-        if self.whole[slot] {
-            return if *tokens == all { Part::Again } else { Part::Overlap(all) };
-        }
-        let mut landed = self.parts.get(&slot).into_iter().flatten();
-        match landed.find(|part| part.start < tokens.end && tokens.start < part.end) {
+        let landed = if self.whole[slot] {
+            Some(0..page_tokens)
+        } else {
+            let mut parts = self.parts.get(&slot).into_iter().flatten();
+            parts.find(|part| part.start < tokens.end && tokens.start < part.end).cloned()
+        };
+        match landed {
             None => Part::New,
-            Some(part) if part == tokens => Part::Again,
-            Some(part) => Part::Overlap(part.clone()),
+            Some(landed) if landed == *tokens => Part::Again,
+            Some(landed) => {
+                let overlap = Overlap { page, plane, landed, sent: tokens.clone() };
+                self.first_overlap.get_or_insert_with(|| overlap.clone());
+                Part::Overlap(overlap)
+            }
         }
+    }
+
+    /// The first part that was sent over another one.
+    pub(super) const fn first_overlap(&self) -> Option<&Overlap> {
+        self.first_overlap.as_ref()
     }
 
     /// Notes a part that is new.

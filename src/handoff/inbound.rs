@@ -19,7 +19,8 @@ use crate::reservation::Reservation;
 
 /// Holds a decode reservation while another pool fills it. Nobody can read it until it is accepted.
 ///
-/// Dropping it releases the pages: the handoff is over, and a receipt that comes later fits nothing.
+/// Dropping it releases the pages (those of a [claim](crate::Request::with_claim) that nobody confirmed wait for the next
+/// try, unreadable): the handoff is over, and a receipt that comes later fits nothing.
 ///
 /// A request that was rejected is none that can be received:
 ///
@@ -34,8 +35,6 @@ pub struct Inbound<M: PageMemory> {
     filling: Filling<M>,
     expected: Expected,
     coverage: Coverage,
-    /// the first part that was sent over another one
-    overlap: Option<LandError>,
 }
 
 impl<M: PageMemory> Inbound<M> {
@@ -79,7 +78,7 @@ impl<M: PageMemory> Inbound<M> {
         let (model, slice) = (model.clone(), slice.clone());
         let digester = Digester::over(transfer, meaning);
         let expected = Expected { transfer, owner, model, slice, tokens, pages, digester };
-        Ok(Self { filling, expected, coverage, overlap: None })
+        Ok(Self { filling, expected, coverage })
     }
 
     /// Returns which handoff it is.
@@ -136,8 +135,8 @@ impl<M: PageMemory> Inbound<M> {
     ///
     /// - [`LandError::Write`]: the owner was reclaimed.
     pub fn landing(&mut self) -> Result<Landing<'_, M>, LandError> {
-        let Self { filling, expected, coverage, overlap } = self;
-        Ok(Landing { right: filling.right()?, expected, coverage, overlap })
+        let Self { filling, expected, coverage } = self;
+        Ok(Landing { right: filling.right()?, expected, coverage })
     }
 
     /// Ends the handoff: if the receipt and everything that landed is what was reserved, the tokens become written and
@@ -158,9 +157,9 @@ impl<M: PageMemory> Inbound<M> {
     /// [`NotAccepted`] with the first [`InboundError`]: the pages are released, cleaned as the pool is set up, and nothing
     /// of them was ever readable. The request is [`Rejected`].
     pub fn accept(self, receipt: &Receipt) -> Result<Reservation<M>, NotAccepted> {
-        let Self { filling, expected, coverage, overlap } = self;
+        let Self { filling, expected, coverage } = self;
         let verdict = filling.finish(|right| {
-            expected.judge(receipt, overlap.as_ref(), &coverage)?;
+            expected.judge(receipt, &coverage)?;
             verify(right, &expected, receipt)
         });
         verdict.map_err(|(reservation, error)| {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::access::WriteBorrow;
 use crate::handoff::LandError;
-use crate::handoff::coverage::{Coverage, Part};
+use crate::handoff::coverage::{Coverage, Overlap, Part};
 use crate::handoff::verdict::Expected;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
@@ -28,7 +28,6 @@ pub struct Landing<'a, M: PageMemory> {
     pub(super) right: WriteBorrow<'a, M>,
     pub(super) expected: &'a Expected,
     pub(super) coverage: &'a mut Coverage,
-    pub(super) overlap: &'a mut Option<LandError>,
 }
 
 impl<M: PageMemory> Landing<'_, M> {
@@ -71,10 +70,8 @@ impl<M: PageMemory> Landing<'_, M> {
         let expected_tokens = self.check_place(page, plane, &tokens)?;
         match self.coverage.compare(page, plane, &tokens, expected_tokens) {
             Part::Again => return Ok(Landed::Before),
-            Part::Overlap(landed) => {
-                let overlap = LandError::Overlap { page, plane, landed, sent: tokens };
-                self.overlap.get_or_insert_with(|| overlap.clone());
-                return Err(overlap);
+            Part::Overlap(Overlap { page, plane, landed, sent }) => {
+                return Err(LandError::Overlap { page, plane, landed, sent });
             }
             Part::New => {}
         }

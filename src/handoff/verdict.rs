@@ -10,15 +10,15 @@ use thiserror::Error;
 use crate::admission::Rejected;
 use crate::error::WriteError;
 use crate::geometry::{ModelLayout, Slice};
-use crate::handoff::coverage::Coverage;
+use crate::handoff::coverage::{Coverage, Overlap};
 use crate::handoff::error::{Named, Part};
-use crate::handoff::{Checksum, Digest, Digester, LandError, Receipt, Refusal, Side};
+use crate::handoff::{Checksum, Digest, Digester, Receipt, Refusal, Side};
 use crate::id::{OwnerId, TransferId};
 
 /// Says in what the arrival differs from the reservation.
 ///
-/// They are looked for in the order in which they stand here; the first one found ends the handoff. Two that concern the
-/// whole, [`InboundError::Overlap`] and [`InboundError::Write`], may also be found earlier.
+/// They are looked for in the order in which they stand here, a zero digest after the number of digests; the first one
+/// found ends the handoff. After a reclaim of the owner it is [`InboundError::Write`], whatever else is wrong.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InboundError {
@@ -231,18 +231,12 @@ impl Expected {
     }
 
     /// Compares everything but bytes.
-    pub(super) fn judge(
-        &self,
-        receipt: &Receipt,
-        overlap: Option<&LandError>,
-        coverage: &Coverage,
-    ) -> Result<(), InboundError> {
+    pub(super) fn judge(&self, receipt: &Receipt, coverage: &Coverage) -> Result<(), InboundError> {
         self.judge_names(receipt)?;
         self.judge_extent(receipt)?;
         self.judge_digests(receipt)?;
-        if let Some(LandError::Overlap { page, plane, landed, sent }) = overlap {
-            let (landed, sent) = (landed.clone(), sent.clone());
-            return Err(InboundError::Overlap { page: *page, plane: *plane, landed, sent });
+        if let Some(Overlap { page, plane, landed, sent }) = coverage.first_overlap().cloned() {
+            return Err(InboundError::Overlap { page, plane, landed, sent });
         }
         match coverage.first_missing(|page| self.tokens_in(page)) {
             None => Ok(()),

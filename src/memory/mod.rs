@@ -69,15 +69,20 @@ pub use null::NullMemory;
 /// 1. [`read`](Self::read) and [`write`](Self::write) touch exactly the bytes of the span, and only when
 ///    they answer `Ok`.
 /// 2. Once [`poll`](Self::poll) answers [`FenceState::Done`] for the fence of a [`clean`](Self::clean),
-///    every byte that the batch named reads as zero, and no store of that `clean` is still on its way.
+///    every byte that the batch named reads as zero, and no store of that `clean` is still on its way. Nor is one once
+///    it answers [`FenceState::Failed`], or when `clean` answered an error or panicked.
 /// 3. Addresses never move, and stay valid for reading and writing, while `self` lives; planes and pages
 ///    never overlap.
 /// 4. Unless [`STARTS_DIRTY`](Self::STARTS_DIRTY), every byte reads as zero before its first write.
 /// 5. After [`decommit`](Self::decommit) answered `Ok`, every byte of those pages reads as zero until it is
-///    written.
+///    written, whether they were clean before or not. Pages may be named that were decommitted, or committed, before;
+///    [`commit`](Self::commit) changes no byte of a page that was not decommitted, even while it is read.
 /// 6. Calls on one page that overlap in time (`clean` with `clean` or `decommit`) are no data race:
 ///    each stores zeroes and nothing else, and only to bytes that they name.
 /// 7. [`geometry`](Self::geometry) and [`max_pages`](Self::max_pages) always answer the same.
+///
+/// A pool makes some of its calls (`poll`, `order_after`, `read`, `write`) under its lock: none of them waits for another
+/// thread or calls the pool that the memory is in. A panic reaches whoever called the pool, and costs no page.
 pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// A short name for reports: "host", "null".
     const NAME: &'static str;

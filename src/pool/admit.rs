@@ -58,6 +58,9 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
     pub fn admit(&self, proof: &CapacityProof, request: Request) -> Result<Admitted<M>, AdmitError> {
+        if request.claim().is_some() {
+            return Err(AdmitError::Claim { request, source: super::ClaimError::NeedsReserve });
+        }
         let (mut state, needed) = match self.inner.room_for(proof, &request, 0) {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
@@ -80,7 +83,7 @@ impl<M: PageMemory> PagePool<M> {
     /// [`AdmitError`]; the pool is unchanged and, unless it was rejected, the request comes back.
     #[inline]
     pub fn reserve(&self, proof: &CapacityProof, request: Request, tokens: u64) -> Result<Reservation<M>, AdmitError> {
-        if request.claim.is_some() {
+        if request.claim().is_some() {
             return self.reserve_claimed(proof, request, tokens);
         }
         // One word comes back from there and the reservation is made here: its copies would cost as much as its lock.
@@ -136,8 +139,7 @@ impl<M: PageMemory> Inner<M> {
         let now = self.memory.geometry().pages_for_tokens(tokens);
         let (mut state, needed) = self.room_for(proof, request, now)?;
         // Another try may have come first while the lock was free.
-        if request.claim.is_some_and(|token| state.claims.contains_key(&token.id)) {
-            state.totals.admitted -= 1;
+        if request.claim().is_some_and(|token| state.claims.contains_key(&token.id)) {
             return Err(Refusal::Claim(super::ClaimError::InUse));
         }
         let behind_fences = needed.saturating_sub(state.unpromised());
@@ -146,7 +148,7 @@ impl<M: PageMemory> Inner<M> {
         if behind_fences > 0 {
             self.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
-        if let Some(token) = request.claim {
+        if let Some(token) = request.claim() {
             state.note_claim(token, request, tokens);
         }
         Ok(core)
@@ -170,7 +172,6 @@ impl<M: PageMemory> Inner<M> {
         if state.unpromised() < needed_pages {
             state = self.find_room(state, proof, request, needed_pages, now)?;
         }
-        state.totals.admitted += 1;
         Ok((state, needed_pages))
     }
 
@@ -238,7 +239,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
-    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
         self.poll_fences(&mut state);
         self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
@@ -311,6 +312,7 @@ impl<M: PageMemory> Inner<M> {
             if usable.is_empty() {
                 continue;
             }
+            state.former.extend(usable.iter().filter_map(|page| self.former(*page)));
             core.pages.extend(usable.iter().map(|page| {
                 self.meta(*page).issue_pending(owner);
                 *page
@@ -380,9 +382,18 @@ impl<M: PageMemory> Inner<M> {
 }
 
 /// What an attempt to bring pages back gave.
-enum Gathered<'a> {
+pub(super) enum Gathered<'a> {
     /// Something changed: look again.
     Some(MutexGuard<'a, State>),
     /// Nothing more is to be had now.
     Nothing(MutexGuard<'a, State>),
+}
+
+impl<'a> Gathered<'a> {
+    /// The lock, for a caller that looks for itself.
+    pub(super) fn into_state(self) -> MutexGuard<'a, State> {
+        match self {
+            Self::Some(state) | Self::Nothing(state) => state,
+        }
+    }
 }

@@ -111,14 +111,16 @@ impl<M: PageMemory> Inner<M> {
         Ok(())
     }
 
-    /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none.
+    /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none, retired ones only if they are not zero.
     fn audit_owners(&self, state: &State) -> Result<(), AuditError> {
         let mut detached = 0;
         for (page, meta) in self.metas.iter().enumerate() {
             let (word, owner, page) = (meta.word(), meta.owner(), page as u32);
             let fits = match word.state() {
                 PageState::Live => owner.is_some(),
-                PageState::Free | PageState::Parked | PageState::Retired | PageState::Reserved => owner.is_none(),
+                PageState::Free | PageState::Parked | PageState::Reserved => owner.is_none(),
+                // One that could not be zeroed keeps the name of whose bytes it has.
+                PageState::Retired => owner.is_none() || !meta.extent().is_untouched(),
                 _ => true,
             };
             if !fits {

@@ -38,6 +38,9 @@ pub enum ClaimError {
     /// The claim was confirmed, released or has expired.
     #[error("the claim has ended; ask anew under another token")]
     Ended,
+    /// `admit` was asked, which gives no pages yet.
+    #[error("a claim is answered by reserve, which gives pages; admit gives only a promise")]
+    NeedsReserve,
     /// Another owner claimed it.
     #[error("the claim belongs to another owner")]
     ForeignOwner,
@@ -114,7 +117,7 @@ impl<M: PageMemory> PagePool<M> {
         request: Request,
         tokens: u64,
     ) -> Result<Reservation<M>, AdmitError> {
-        if let Some(token) = request.claim.filter(|_| tokens <= request.max_tokens) {
+        if let Some(token) = request.claim().filter(|_| tokens <= request.max_tokens) {
             match self.claimed_before(token, &request, tokens) {
                 Ok(Some(again)) => return Ok(again),
                 Ok(None) => {}
@@ -124,7 +127,7 @@ impl<M: PageMemory> PagePool<M> {
         match self.inner.reserve(proof, &request, tokens) {
             Ok(core) => {
                 let lease = Lease::new(self.clone(), request.owner, core);
-                Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim))
+                Ok(Reservation::new(lease, request.max_tokens, tokens).with_claim(request.claim()))
             }
             Err(refusal) => Err(refusal.with(request)),
         }

@@ -46,17 +46,20 @@ impl State {
     }
 }
 
-/// Pages in the hand of a thread that cleans them; should the memory panic, they go back to the dirty ones.
+/// Pages in the hand of a thread that cleans them; should the memory panic, they go back to the dirty ones, or wait behind
+/// their fence if there is one already: its zeroes are on their way and must not meet a next owner's bytes.
 struct InHand<'a, M: PageMemory> {
     inner: &'a Inner<M>,
     batch: Vec<CleanPage>,
+    /// Behind which the pages are zero, once it was begun.
+    fence: Option<Fence>,
 }
 
 impl<M: PageMemory> InHand<'_, M> {
     /// Puts the pages where the answer of the memory says. Counts leave the hand in the same step.
-    fn settle(mut self, fence: Option<Fence>) {
+    fn settle(mut self) {
         // The memory speaks first: should it panic here, the pages are in hand still.
-        let answer = fence.map(|fence| (fence, self.inner.memory.poll(fence)));
+        let answer = self.fence.map(|fence| (fence, self.inner.memory.poll(fence)));
         let batch = std::mem::take(&mut self.batch);
         let mut state = self.inner.state.lock();
         state.in_hand -= batch.len() as u64;
@@ -69,8 +72,14 @@ impl<M: PageMemory> Drop for InHand<'_, M> {
         if !self.batch.is_empty() {
             let mut state = self.inner.state.lock();
             state.in_hand -= self.batch.len() as u64;
-            state.dirty.extend(self.batch.iter().map(|clean| clean.page));
-            state.totals.clean_errors += 1;
+            let batch = std::mem::take(&mut self.batch);
+            match self.fence {
+                Some(fence) => {
+                    state.totals.clean_errors += 1;
+                    self.inner.settle_batch(&mut state, batch, Some((fence, FenceState::Pending)));
+                }
+                None => self.inner.settle_batch(&mut state, batch, None),
+            }
         }
     }
 }
@@ -79,7 +88,6 @@ impl<M: PageMemory> Inner<M> {
     /// Sleeps until a release wakes the scrubber. While fences are open or guards hold pages, which end without a word to
     /// anybody, the sleep is short.
     fn sleep_until_dirtied(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
-        const SHORT: Duration = Duration::from_millis(1);
         // Looked at under the lock, under which the stop is announced too: it cannot slip in between.
         if stopped.load(Ordering::Acquire) {
             return;
@@ -87,15 +95,24 @@ impl<M: PageMemory> Inner<M> {
         if state.quarantined.is_empty() && state.fenced.is_empty() && state.pending.is_empty() {
             self.dirtied.wait(state);
         } else {
+            self.rest(state, stopped);
+        }
+    }
+
+    /// Sleeps for a short time, or until the scrubber is stopped: there is work that nobody will announce, or a memory that
+    /// refuses it.
+    fn rest(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
+        const SHORT: Duration = Duration::from_millis(1);
+        if !stopped.load(Ordering::Acquire) {
             self.dirtied.wait_for(state, SHORT);
         }
     }
 
     /// Zeroes pages that were counted into the caller's hand. Called without the lock.
     pub(crate) fn clean_in_hand(&self, batch: Vec<CleanPage>) {
-        let hand = InHand { inner: self, batch };
-        let fence = self.begin_clean(&hand.batch).ok();
-        hand.settle(fence);
+        let mut hand = InHand { inner: self, batch, fence: None };
+        hand.fence = self.begin_clean(&hand.batch).ok();
+        hand.settle();
     }
 
     fn settle_batch(&self, state: &mut State, batch: Vec<CleanPage>, answer: Option<(Fence, FenceState)>) {
@@ -138,8 +155,10 @@ impl<M: PageMemory> Inner<M> {
     /// Frees pages whose fences are done, retires those whose fences failed. Never waits.
     pub(crate) fn poll_fences(&self, state: &mut State) {
         for _ in 0..state.fenced.len() {
+            // Asked before it is taken: should the memory panic, its pages stay where they are.
+            let Some(answer) = state.fenced.front().map(|fenced| self.memory.poll(fenced.fence)) else { break };
             let Some(fenced) = state.fenced.pop_front() else { break };
-            match self.memory.poll(fenced.fence) {
+            match answer {
                 FenceState::Done => {
                     state.totals.pages_cleaned += fenced.pages.len() as u64;
                     fenced.pages.iter().for_each(|page| self.make_free(state, *page));
@@ -165,14 +184,15 @@ impl<M: PageMemory> Inner<M> {
                 continue;
             }
             let pending = state.pending.swap_remove(at);
-            for page in pending.pages {
-                let meta = self.meta(page);
+            for page in &pending.pages {
+                let meta = self.meta(*page);
                 let word = meta.word();
                 // The wait was counted as a ticket, so the page is still in the same life or quarantined behind it.
                 let off_limits = answer == FenceState::Failed && word.state() == PageState::Live;
                 meta.publish(word.unheld().unwrap_or(word).with_pending(off_limits));
             }
             if answer == FenceState::Done {
+                state.former.retain(|former| !pending.pages.contains(&former.page));
                 // Release: a reader that sees nothing off limits is behind the fence that was looked at here.
                 pending.core.off_limits.fetch_sub(1, Ordering::Release);
             }
@@ -233,8 +253,13 @@ impl<M: PageMemory> PagePool<M> {
                     state.keep_batch(batch);
                     inner.sleep_until_dirtied(&mut state, &stopped);
                 } else {
+                    let errors = state.totals.clean_errors;
                     drop(state);
                     inner.clean_in_hand(batch);
+                    let mut state = inner.state.lock();
+                    if state.totals.clean_errors > errors {
+                        inner.rest(&mut state, &stopped);
+                    }
                 }
             }
         };

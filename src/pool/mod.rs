@@ -107,7 +107,9 @@ pub(crate) struct Inner<M: PageMemory> {
 }
 
 impl<M: PageMemory> PagePool<M> {
-    /// Makes a pool over a memory, which it owns from now on.
+    /// Makes a pool over a memory, which it owns from now on. Unless the memory
+    /// [starts dirty](crate::PageMemory::STARTS_DIRTY) it is taken to be zero: as it was made, or as
+    /// [`close`](Self::close) gave it back.
     ///
     /// # Cost
     ///
@@ -123,6 +125,8 @@ impl<M: PageMemory> PagePool<M> {
         if config.pages() > max_pages {
             return Err(ConfigError::MoreThanMemory { pages: config.pages(), max_pages });
         }
+        // One that an earlier pool gave back may have pages whose memory was given back too, by a resize or a suspension.
+        memory.commit(0..config.pages())?;
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
         let mut state = State::new(config.pages());
         let metas = make_metas::<M>(&config, max_pages, &mut state)?;
@@ -198,8 +202,16 @@ impl<M: PageMemory> Inner<M> {
         &self.metas[page as usize]
     }
 
+    /// The handle of a live page; only under the pool's lock.
     pub(crate) fn handle_of(&self, page: u32) -> PageHandle<M> {
         PageHandle::new(self.identity, page, self.meta(page).word_for_reader().generation())
+    }
+
+    /// The handle of a page of a borrowed reservation. `None` once it was revoked: the stamp then has the generation of the
+    /// page's next life already, and the borrow keeps the page out of that life.
+    pub(crate) fn handle_while_live(&self, page: u32) -> Option<PageHandle<M>> {
+        let word = self.meta(page).word_for_reader();
+        (word.state() == PageState::Live).then(|| PageHandle::new(self.identity, page, word.generation()))
     }
 
     /// The byte clock, in ticks of 64 KiB.

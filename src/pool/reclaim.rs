@@ -8,11 +8,12 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::release::{Leaving, set_status};
+use super::state::Former;
 use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::header::Revocation;
 use crate::id::{Generation, OwnerId};
 use crate::memory::PageMemory;
-use crate::stamp::PageState;
+use crate::stamp::{Extent, PageState, StampWord};
 
 /// What was taken back from an owner.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,7 +33,8 @@ pub struct Reclaimed {
 pub struct EraseReceipt {
     /// Whose bytes they were.
     pub owner: OwnerId,
-    /// Every page that the owner held, or that was quarantined or being cleaned in its name, with the generation that ended.
+    /// Every page that the owner held, or that has its bytes: quarantined, being cleaned, perhaps in front of the next
+    /// owner's lane, or retired because it could not be. Each with the generation that ended.
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
@@ -86,38 +88,56 @@ impl<M: PageMemory> PagePool<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;
-        let pages = inner.pages_of(&inner.state.lock(), owner);
+        // One lock for both: what the owner gets after it is not this erasure's, what it had before is.
+        let mut state = inner.state.lock();
+        let mut pages = inner.pages_of(&state, owner);
+        let former: Vec<Former> = state.former.iter().filter(|former| former.owner == owner).copied().collect();
         let soiled = inner.soiled_bytes(&pages);
-        inner.reclaim_where(|whose| whose == owner);
+        let (_, leaving) = inner.revoke_where(&mut state, |whose| whose == owner);
+        inner.finish_leaving(state, leaving);
         inner.clean_now(&pages);
-        let _locked = inner.state.lock();
+        let state = inner.state.lock();
         let waits = |at: &usize| !inner.has_left(pages[*at]);
         let in_flight: Vec<usize> = (0..pages.len()).filter(waits).collect();
         let kept: u64 = in_flight.iter().map(|at| soiled[*at]).sum();
         let bytes_zeroed = soiled.iter().sum::<u64>() - kept;
-        let in_flight = in_flight.into_iter().map(|at| pages[at].0).collect();
+        let mut in_flight: Vec<u32> = in_flight.into_iter().map(|at| pages[at].0).collect();
+        for former in former {
+            pages.push((former.page, former.ended));
+            if state.former.contains(&former) && !in_flight.contains(&former.page) {
+                in_flight.push(former.page);
+            }
+        }
         EraseReceipt { owner, pages, bytes_zeroed, in_flight }
     }
 
-    /// Gives the memory back, if nobody uses the pool any more.
+    /// Gives the memory back, if nobody uses the pool any more. It comes back zero, as another pool takes it to be.
+    ///
+    /// # Cost
+    ///
+    /// As [`maintain`](Self::maintain) of everything; pages that were retired because they could not be zeroed are given back
+    /// to the system and taken anew.
     ///
     /// # Errors
     ///
-    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist.
+    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist, or a page is not zero.
     pub fn close(self) -> Result<M, CloseError<M>> {
         self.maintain(usize::MAX);
-        let (live_pages, quarantined_pages, tickets) = {
-            let state = self.inner.state.lock();
-            (state.live, state.coming(), state.tickets.len() as u64)
-        };
-        if live_pages + quarantined_pages + tickets > 0 {
-            let handles = Arc::strong_count(&self.inner) as u64 - 1;
-            return Err(CloseError { pool: self, handles, live_pages, quarantined_pages, tickets });
-        }
+        // Taken first, looked at then: as long as others have the pool they can soil a page after any look.
         match Arc::try_unwrap(self.inner) {
-            Ok(inner) => Ok(inner.memory),
+            Ok(inner) => {
+                let soiled_pages = inner.zero_what_stayed_soiled();
+                let (live_pages, coming_pages, tickets) = inner.in_use();
+                let quarantined_pages = coming_pages + soiled_pages;
+                if live_pages + quarantined_pages + tickets == 0 {
+                    return Ok(inner.memory);
+                }
+                let pool = Self { inner: Arc::new(inner) };
+                Err(CloseError { pool, handles: 0, live_pages, quarantined_pages, tickets })
+            }
             Err(inner) => {
                 let handles = Arc::strong_count(&inner) as u64 - 1;
+                let (live_pages, quarantined_pages, tickets) = inner.in_use();
                 Err(CloseError { pool: Self { inner }, handles, live_pages, quarantined_pages, tickets })
             }
         }
@@ -125,29 +145,57 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// Live pages, pages on their way back, open tickets.
+    fn in_use(&self) -> (u64, u64, u64) {
+        let state = self.state.lock();
+        (state.live, state.coming(), state.tickets.len() as u64)
+    }
+
+    /// Makes zero, by giving its memory back and taking it anew, every page that was retired because it could not be cleaned,
+    /// and the pool's own pages if somebody had their addresses. Answers how many pages are not zero still.
+    ///
+    /// Nobody else has the pool.
+    fn zero_what_stayed_soiled(&self) -> u64 {
+        let is_soiled = |page: &u32| match self.meta(*page).word().state() {
+            PageState::Retired => !self.meta(*page).extent().is_untouched(),
+            PageState::Reserved => self.outsiders_write(),
+            _ => false,
+        };
+        let mut left = 0;
+        for page in (0..self.metas.len() as u32).filter(is_soiled) {
+            let renewed = self.memory.decommit(page..page + 1).and_then(|()| self.memory.commit(page..page + 1));
+            match renewed {
+                Ok(()) => self.meta(page).set_extent(Extent::default()),
+                Err(_) => left += 1,
+            }
+        }
+        left
+    }
+
     /// Revokes what owners have for whom `whose` says yes, and begins the zeroing of what nobody holds.
     pub(crate) fn reclaim_where(&self, whose: impl Fn(OwnerId) -> bool) -> Reclaimed {
         let mut state = self.state.lock();
+        let (reclaimed, leaving) = self.revoke_where(&mut state, whose);
+        self.finish_leaving(state, leaving);
+        reclaimed
+    }
+
+    /// Revokes, in one batch for all, so that a memory that panics finds none left behind in nobody's hand.
+    fn revoke_where(&self, state: &mut State, whose: impl Fn(OwnerId) -> bool) -> (Reclaimed, Leaving) {
         let used = |status| matches!(status, Status::Admitted | Status::Reserved);
         let keys: Vec<RecordKey> =
             state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
         let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
-        let mut batches = Vec::new();
+        let mut all = Leaving::default();
         for key in keys {
-            let leaving = self.revoke(&mut state, key);
-            note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            let leaving = self.revoke(state, key);
+            note(state, &mut reclaimed, &mut all, leaving);
         }
         if state.detached > 0 {
-            let leaving = self.let_go_of_detached(&mut state, &whose);
-            note(&mut reclaimed, &leaving);
-            batches.push(leaving);
+            let leaving = self.let_go_of_detached(state, &whose);
+            note(state, &mut reclaimed, &mut all, leaving);
         }
-        drop(state);
-        for leaving in batches {
-            self.finish_leaving(self.state.lock(), leaving);
-        }
-        reclaimed
+        (reclaimed, all)
     }
 
     /// Revokes one reservation or admission and lets its pages go.
@@ -185,20 +233,21 @@ impl<M: PageMemory> Inner<M> {
         let of_owner = |page: u32| {
             let meta = self.meta(page);
             let word = meta.word();
-            let ended = match word.state() {
-                PageState::Live => word.generation(),
-                // The bump came with the release: the life that ended is the one before.
-                _ => Generation::new(word.generation().get().saturating_sub(1)).unwrap_or(Generation::FIRST),
-            };
+            let ended = if word.state() == PageState::Live { word.generation() } else { ended_before(word) };
             (meta.owner() == Some(owner)).then_some((page, ended))
         };
         (0..self.metas.len() as u32).filter_map(of_owner).collect()
     }
 
-    /// Bytes to zero in each of these pages.
+    /// Whose bytes a page has that left its owner and is not zero, and in which life they were written.
+    pub(super) fn former(&self, page: u32) -> Option<Former> {
+        let meta = self.meta(page);
+        Some(Former { page, owner: meta.owner()?, ended: ended_before(meta.word()) })
+    }
+
+    /// Bytes to zero in each of these pages. Called with the lock held.
     fn soiled_bytes(&self, pages: &[(u32, Generation)]) -> Vec<u64> {
-        let _locked = self.state.lock();
-        let token_bytes = self.memory.geometry().token_bytes();
+        let token_bytes = if M::HAS_BYTES { self.memory.geometry().token_bytes() } else { 0 };
         let soiled = |page: u32| u64::from(self.clean_page(page, self.tick()).tokens) * token_bytes;
         pages.iter().map(|(page, _)| soiled(*page)).collect()
     }
@@ -211,6 +260,8 @@ impl<M: PageMemory> Inner<M> {
         match word.state() {
             PageState::Free | PageState::Parked => true,
             PageState::Retired => meta.extent().is_untouched(),
+            // A page that a lane took before its zeroing ended is the next owner's, with this one's bytes in it.
+            _ if word.is_pending() => false,
             _ => word.generation().get() > ended.get() && !next_life || next_life && word.state() == PageState::Live,
         }
     }
@@ -234,7 +285,14 @@ impl<M: PageMemory> Inner<M> {
     }
 }
 
-fn note(reclaimed: &mut Reclaimed, leaving: &Leaving) {
+/// The life before the one that a page which left its owner is in: the bump came with the release.
+fn ended_before(word: StampWord) -> Generation {
+    Generation::new(word.generation().get().saturating_sub(1)).unwrap_or(Generation::FIRST)
+}
+
+fn note(state: &mut State, reclaimed: &mut Reclaimed, all: &mut Leaving, leaving: Leaving) {
     reclaimed.pages += leaving.released.pages;
     reclaimed.quarantined_pages += leaving.released.quarantined_pages;
+    all.batch.extend_from_slice(&leaving.batch);
+    state.keep_batch(leaving.batch);
 }

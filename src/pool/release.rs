@@ -160,7 +160,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Whether somebody has raw addresses of pages: then all of a page is suspect, whatever its extent says.
-    fn outsiders_write(&self) -> bool {
+    pub(super) fn outsiders_write(&self) -> bool {
         // Relaxed: set before the addresses are given out, by the same caller.
         M::STARTS_DIRTY || self.exposed.load(Ordering::Relaxed)
     }
@@ -271,6 +271,7 @@ impl<M: PageMemory> Inner<M> {
         let word = meta.word();
         meta.clear_owner();
         meta.set_extent(Extent::default());
+        state.former.retain(|former| former.page != page);
         if word.is_spent(self.config.last_generation()) {
             meta.publish(word.with_state(PageState::Retired));
             state.retired += 1;
@@ -285,10 +286,11 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
-    /// Takes a page out of circulation that could not be zeroed.
+    /// Takes a page out of circulation that could not be zeroed. It keeps its last owner's name with the bytes, so that an
+    /// erasure names it.
     pub(crate) fn poison(&self, state: &mut State, page: u32) {
         let meta = self.meta(page);
-        meta.clear_owner();
+        meta.set_extent(meta.extent().whole());
         meta.publish(meta.word().with_state(PageState::Retired));
         state.retired += 1;
         state.totals.poisoned += 1;
@@ -371,14 +373,19 @@ impl<M: PageMemory> Inner<M> {
 
     fn clean_leaving(&self, mut state: MutexGuard<'_, State>, batch: Vec<CleanPage>) {
         if self.config.clean_mode() == crate::config::CleanMode::Later {
-            state.in_hand -= batch.len() as u64;
-            state.dirty.extend(batch.iter().map(|clean| clean.page));
-            state.keep_batch(batch);
-            self.dirtied.notify_one();
+            self.put_off(&mut state, batch);
         } else {
             drop(state);
             self.clean_in_hand(batch);
         }
+    }
+
+    /// Queues the zeroing of pages that are in the caller's hand.
+    pub(super) fn put_off(&self, state: &mut State, batch: Vec<CleanPage>) {
+        state.in_hand -= batch.len() as u64;
+        state.dirty.extend(batch.iter().map(|clean| clean.page));
+        state.keep_batch(batch);
+        self.dirtied.notify_one();
     }
 }
 

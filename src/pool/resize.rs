@@ -3,6 +3,10 @@
 //! *Owns* `resize`, `suspend`, `resume`, and the giving back of physical memory. The memory is called outside the pool's
 //! lock, one of these operations at a time.
 
+use std::collections::HashSet;
+
+use parking_lot::MutexGuard;
+
 use super::{Inner, PagePool, State, Status};
 use crate::error::{ResizeError, SuspendError};
 use crate::memory::PageMemory;
@@ -73,11 +77,12 @@ impl<M: PageMemory> PagePool<M> {
         if state.suspended {
             return Err(ResizeError::Suspended);
         }
-        let now = inner.circulating(&state);
-        if pages > now {
-            state = inner.unpark(state, pages - now)?;
-        }
+        let (now, before) = (inner.circulating(&state), state.target);
+        // The wish comes first: pages that are released while the lock is free below are not parked again.
         state.target = pages;
+        if pages > now {
+            state = inner.unpark(state, pages - now, before)?;
+        }
         state.epoch += 1;
         inner.park_surplus(&mut state);
         let now = inner.circulating(&state);
@@ -144,22 +149,30 @@ impl<M: PageMemory> Inner<M> {
         (self.metas.len() - state.parked.len()) as u32
     }
 
-    /// Brings parked pages back: with their memory, and clean.
+    /// Brings parked pages back: with their memory, and clean. When the memory refuses, the target is again what it was
+    /// `before`.
     fn unpark<'a>(
         &'a self,
-        state: parking_lot::MutexGuard<'a, State>,
+        state: MutexGuard<'a, State>,
         count: u32,
-    ) -> Result<parking_lot::MutexGuard<'a, State>, ResizeError> {
+        before: u32,
+    ) -> Result<MutexGuard<'a, State>, ResizeError> {
         let from = state.parked.len().saturating_sub(count as usize);
         let pages: Vec<u32> = state.parked[from..].to_vec();
         drop(state);
         // Parked pages are touched by resizes only, and those come one at a time.
-        for run in runs_of(pages.clone()) {
-            self.memory.commit(run)?;
-        }
+        let committed = runs_of(pages.clone()).try_for_each(|run| self.memory.commit(run));
         let mut state = self.state.lock();
-        state.parked.retain(|page| !pages.contains(page));
-        state.parked_resident.retain(|page| !pages.contains(page));
+        if let Err(error) = committed {
+            state.target = before;
+            // A proof that was made meanwhile saw more than there is.
+            state.epoch += 1;
+            self.park_surplus(&mut state);
+            return Err(error.into());
+        }
+        let coming: HashSet<u32> = pages.iter().copied().collect();
+        state.parked.retain(|page| !coming.contains(page));
+        state.parked_resident.retain(|page| !coming.contains(page));
         for page in pages.into_iter().rev() {
             let meta = self.meta(page);
             if meta.extent().is_untouched() {

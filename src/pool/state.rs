@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use slotmap::SlotMap;
 
-use crate::id::OwnerId;
+use crate::id::{Generation, OwnerId};
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::Claim;
@@ -65,6 +65,15 @@ pub(crate) struct Pending {
     pub(crate) core: Arc<Core>,
 }
 
+/// A life of a page that ended, whose owner's bytes are in the page still although it is in a later life: a lane took it
+/// before its zeroing was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Former {
+    pub(crate) page: u32,
+    pub(crate) owner: OwnerId,
+    pub(crate) ended: Generation,
+}
+
 /// Events since the pool was made. They only rise.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Totals {
@@ -91,6 +100,8 @@ pub(crate) struct State {
     pub(crate) fenced: VecDeque<Fenced>,
     /// Live pages that a lane waits for; the host keeps off until their fence is done.
     pub(crate) pending: Vec<Pending>,
+    /// Lives that ended and are not zeroed, in pages that a lane has.
+    pub(crate) former: Vec<Former>,
     pub(crate) in_hand: u64,
     pub(crate) quarantined: Vec<u32>,
     pub(crate) parked: Vec<u32>,
@@ -123,6 +134,7 @@ impl State {
             dirty: VecDeque::new(),
             fenced: VecDeque::new(),
             pending: Vec::new(),
+            former: Vec::new(),
             in_hand: 0,
             quarantined: Vec::new(),
             parked: Vec::new(),
@@ -165,6 +177,7 @@ impl State {
     #[inline]
     pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
         self.promised += promised;
+        self.totals.admitted += 1;
         if let Some(core) = self.idle.pop()
             && let Some(record) = self.records.get_mut(core.key)
         {

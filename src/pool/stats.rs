@@ -1,5 +1,7 @@
 //! Numbers about the pool, each exact when taken.
 
+use std::collections::HashSet;
+
 use super::PagePool;
 use crate::memory::PageMemory;
 use crate::sync::Ordering;
@@ -29,6 +31,8 @@ pub struct PoolStats {
     pub reserved_pages: u64,
     /// Overlay: free pages that admissions and reservations hold for growth.
     pub promised_pages: u64,
+    /// Overlay: pages, live or quarantined, that open tickets name.
+    pub pinned_pages: u64,
     /// Overlay: live pages that the engine keeps in its own arrays.
     pub detached_pages: u64,
     /// Pages behind device fences: a part of `cleaning_pages`, and live pages that a lane waits for.
@@ -78,7 +82,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(open fences + records), one lock.
+    /// O(open fences + pages that open tickets name), one lock.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let inner = &*self.inner;
@@ -86,6 +90,7 @@ impl<M: PageMemory> PagePool<M> {
         let totals = state.totals;
         let fenced: usize = state.fenced.iter().map(|f| f.pages.len()).sum();
         let pending: usize = state.pending.iter().map(|p| p.pages.len()).sum();
+        let pinned: HashSet<u32> = state.tickets.values().flat_map(|ticket| &ticket.pages).copied().collect();
         PoolStats {
             free_pages: state.free.len() as u64,
             live_pages: state.live,
@@ -96,6 +101,7 @@ impl<M: PageMemory> PagePool<M> {
             retired_pages: state.retired,
             reserved_pages: u64::from(inner.config.own_page_count()),
             promised_pages: state.promised,
+            pinned_pages: pinned.len() as u64,
             detached_pages: state.detached,
             fenced_pages: (fenced + pending) as u64,
             usable_pages: inner.usable(&state),

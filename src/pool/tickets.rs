@@ -6,6 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use parking_lot::MutexGuard;
+
 use super::{Inner, PagePool, State, TicketKey};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
@@ -28,6 +30,7 @@ impl<M: PageMemory> PagePool<M> {
     /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range or being written
     ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page).
     /// - [`ReleaseError::Twice`]: a page stands in the list twice.
+    /// - [`ReleaseError::Empty`]: the list names no page.
     pub fn pin(
         &self,
         owner: OwnerId,
@@ -35,6 +38,9 @@ impl<M: PageMemory> PagePool<M> {
         holder: HolderId,
         deadline_ns: Option<u64>,
     ) -> Result<TicketId, ReleaseError> {
+        if handles.is_empty() {
+            return Err(ReleaseError::Empty);
+        }
         super::release::find_twice(handles)?;
         let inner = &*self.inner;
         let mut state = inner.state.lock();
@@ -92,6 +98,31 @@ impl<M: PageMemory> PagePool<M> {
         let mut overdue = self.tickets();
         overdue.retain(|ticket| ticket.deadline_ns.is_some_and(|deadline| deadline <= now_ns));
         overdue
+    }
+}
+
+/// Pages that are being filled before anybody has them. Dropped with pages in it, by an error or a panic of the memory, it
+/// lets these go again, to be zeroed.
+struct Fresh<'a, M: PageMemory> {
+    inner: &'a Inner<M>,
+    state: &'a mut State,
+    pages: Vec<u32>,
+}
+
+impl<M: PageMemory> Fresh<'_, M> {
+    /// All are filled: they are somebody's from now on.
+    fn keep(mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pages)
+    }
+}
+
+impl<M: PageMemory> Drop for Fresh<'_, M> {
+    fn drop(&mut self) {
+        let Self { inner, state, pages } = self;
+        if !pages.is_empty() {
+            let leaving = inner.let_go(state, pages.drain(..));
+            inner.put_off(state, leaving.batch);
+        }
     }
 }
 
@@ -197,59 +228,67 @@ impl<M: PageMemory> Inner<M> {
         meta.publish(meta.word().with_writing(on));
     }
 
-    /// Makes sure that no reader sees what is about to be rewritten: of each page in `rewritten` (ordinal, first token of the
-    /// page) the tokens from there on. The extents were lowered before, so a reader that is not announced now will see that.
+    /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
+    /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
     /// Pages that are read move to fresh ones, all of them or none.
-    pub(crate) fn keep_readers_off(
-        &self,
-        core: &Core,
-        rewritten: impl Iterator<Item = (u32, u32)>,
-    ) -> Result<(), WriteError> {
-        let mut rewritten = rewritten.peekable();
-        if rewritten.peek().is_none() {
-            return Ok(());
-        }
+    pub(crate) fn keep_readers_off(&self, core: &Core, rewritten: &[(u32, u32)]) -> Result<(), WriteError> {
         let mut state = self.state.lock();
-        let owner = state.records.get(core.key).map(|record| record.owner);
-        let Some(owner) = owner.filter(|_| !core.header.is_revoked()) else {
-            return Err(WriteError::Revoked);
-        };
-        hazard::pages_announced(self.identity.pool, &mut state.announced);
-        let read = |(ordinal, from)| {
-            let page = core.pages.get(ordinal)?;
-            let is_read = self.meta(page).word().holds() > 0 || state.announced.contains(&page);
-            is_read.then_some((ordinal, page, from))
-        };
-        let moving: Vec<(u32, u32, u32)> = rewritten.filter_map(read).collect();
-        let fresh_pages = usize::try_from(state.unpromised()).unwrap_or(usize::MAX);
-        if let Some((_, page, _)) = moving.get(fresh_pages) {
-            return Err(WriteError::NoFreshPage { page: *page });
+        let mut moves = self.pages_being_read(&mut state, core, rewritten);
+        if state.unpromised() < moves.len() as u64 {
+            state = self.gather(state, moves.len() as u64).into_state();
+            // The lock may have been free: readers may have ended, and the owner may have been reclaimed.
+            moves = self.pages_being_read(&mut state, core, rewritten);
         }
-        let kept_free = state.free.len() - moving.len();
-        let mut fresh_pages = state.free.split_off(kept_free);
-        let mut left = Vec::with_capacity(moving.len());
-        let mut copied = Ok(());
-        for (ordinal, page, from) in moving {
-            let Some(fresh) = fresh_pages.pop() else { return Err(WriteError::NoFreshPage { page }) };
+        if core.header.is_revoked() {
+            return Err(WriteError::Revoked);
+        }
+        let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
+        let (needed_pages, free_pages) = (moves.len() as u64, state.unpromised());
+        if free_pages < needed_pages {
+            return Err(WriteError::NoFreshPage { page, needed_pages, free_pages });
+        }
+        self.move_away(state, core, &moves)
+    }
+
+    /// Finds the pages of the list that a reader is on: ordinal, first token rewritten, page.
+    fn pages_being_read(&self, state: &mut State, core: &Core, rewritten: &[(u32, u32)]) -> Vec<(u32, u32, u32)> {
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
+        let page_of = |&(ordinal, from): &(u32, u32)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
+        rewritten.iter().filter_map(page_of).filter(|(_, _, page)| is_read(page)).collect()
+    }
+
+    /// Moves pages to fresh ones, with the tokens that are kept; the caller made sure that enough are free.
+    fn move_away(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        core: &Core,
+        moves: &[(u32, u32, u32)],
+    ) -> Result<(), WriteError> {
+        let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
+        let first = state.free.len() - moves.len();
+        let pages = state.free.split_off(first);
+        state.live += pages.len() as u64;
+        state.totals.pages_issued += pages.len() as u64;
+        for (&(_, from, _), &fresh) in moves.iter().zip(&pages) {
             let meta = self.meta(fresh);
             meta.issue(owner);
-            state.live += 1;
-            state.totals.pages_issued += 1;
-            state.totals.pages_moved += 1;
             meta.set_extent(meta.extent().with_high(from));
-            copied = self.copy_prefix(page, fresh, from);
-            if copied.is_err() {
-                left.push(fresh);
-                break;
-            }
+        }
+        let fresh = Fresh { inner: self, state: &mut state, pages };
+        for (&(_, from, page), &fresh) in moves.iter().zip(&fresh.pages) {
+            self.copy_prefix(page, fresh, from)?;
+        }
+        let fresh = fresh.keep();
+        for (&(ordinal, from, _), &fresh) in moves.iter().zip(&fresh) {
+            let meta = self.meta(fresh);
             meta.set_extent(meta.extent().with_written(from));
             core.pages.set(ordinal, fresh);
-            left.push(page);
         }
-        state.free.append(&mut fresh_pages);
-        let leaving = self.let_go(&mut state, left.into_iter());
+        state.totals.pages_moved += fresh.len() as u64;
+        let leaving = self.let_go(&mut state, moves.iter().map(|(_, _, page)| *page));
         self.finish_leaving(state, leaving);
-        Ok(copied?)
+        Ok(())
     }
 
     /// Gives back the pages of a reservation past `tokens`; `None` when it was revoked.

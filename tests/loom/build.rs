@@ -114,13 +114,20 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "pub(crate) fn keep_readers_off(",
+        &["self.state.lock()", "self.pages_being_read(", "self.move_away("],
+    ),
+    (
+        "pool/tickets.rs",
+        "fn pages_being_read(",
+        &["hazard::pages_announced(", "self.meta(*page).word().holds()", "state.announced.contains(page)"],
+    ),
+    (
+        "pool/tickets.rs",
+        "fn move_away(",
         &[
-            "self.state.lock()",
-            "hazard::pages_announced(",
-            "self.meta(page).word().holds()",
-            "state.announced.contains(&page)",
             "meta.issue(owner);",
             "self.copy_prefix(page, fresh, from)",
+            "meta.set_extent(meta.extent().with_written(from));",
             "core.pages.set(ordinal, fresh);",
             "self.let_go(",
         ],

@@ -1,6 +1,7 @@
 //! Defects that reading for the model, or the model, found; each reduced to the fewest calls.
 
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 
 use pagestamp::geometry::{PageGeometry, Plane};
 use pagestamp::memory::{HeldControl, HeldMemory, HostMemory, Lane, NullMemory};
@@ -247,5 +248,55 @@ fn tries_of_one_claim_at_the_same_time_give_its_pages_once() {
             .collect();
         let given = tries.into_iter().map(|each| each.join().unwrap()).filter(|given| *given).count();
         assert_eq!(given, 1, "round {round}");
+    }
+}
+
+// C4
+#[test]
+fn a_reader_that_meets_a_release_is_never_told_that_the_owner_is_somebody_else() {
+    for _ in 0..40 {
+        let (pool, proof) = host(4);
+        let handle = Mutex::new(None);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Acquire) {
+                        let Some(handle) = *handle.lock().unwrap() else { continue };
+                        let answer = pool.check(owner(1), handle);
+                        assert!(matches!(answer, Ok(()) | Err(ReadError::Stale { .. })), "{answer:?}");
+                    }
+                });
+            }
+            for _ in 0..500 {
+                // Nothing is written: such a page is free again at once.
+                let kv = pool.reserve(&proof, Request::new(owner(1), TOKENS), TOKENS);
+                if kv.is_err() {
+                    pool.maintain(9);
+                }
+                *handle.lock().unwrap() = kv.as_ref().ok().and_then(|kv| kv.handle(0));
+                drop(kv);
+            }
+            over.store(true, Ordering::Release);
+        });
+    }
+}
+
+// C3, C4
+#[test]
+fn a_reclaim_while_handles_are_listed_gives_no_handle_of_the_pages_next_life() {
+    let (pool, proof) = host(2);
+    let kv = pool.reserve(&proof, Request::new(owner(1), 2 * TOKENS), 2 * TOKENS).unwrap();
+    let mut listed = kv.handles();
+    let first = listed.next().unwrap();
+    pool.reclaim(owner(1));
+    let kept: Vec<_> = listed.by_ref().chain([first]).collect();
+    drop(listed);
+    pool.maintain(9);
+    // The same owner has the same pages again: only the generation tells the lives apart.
+    let again = pool.reserve(&proof, Request::new(owner(1), 2 * TOKENS), 2 * TOKENS).unwrap();
+    assert_eq!(again.pages(), 2);
+    for handle in kept {
+        assert!(matches!(pool.check(owner(1), handle), Err(ReadError::Stale { .. })), "{handle:?}");
     }
 }
