@@ -547,9 +547,9 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
             (inner.meta(page).extent().high() > from).then_some((ordinal, from))
         };
-        let rewritten: Vec<(u32, u32)> = ordinals.clone().filter_map(rewritten).collect();
-        if !rewritten.is_empty() {
-            inner.keep_readers_off(core, &rewritten)?;
+        let rewritten = ordinals.clone().filter_map(rewritten);
+        if rewritten.clone().next().is_some() {
+            inner.keep_readers_off(core, rewritten)?;
         }
         for ordinal in ordinals {
             let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
