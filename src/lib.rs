@@ -107,6 +107,7 @@ mod header;
 mod id;
 mod lease;
 pub mod memory;
+mod plane_writer;
 mod pool;
 mod reservation;
 mod stamp;
@@ -130,11 +131,12 @@ pub use handoff::{
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
+pub use plane_writer::PlaneWriter;
 pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,
     Scrubber, Suspended,
 };
-pub use reservation::{PlaneWriter, Reservation};
+pub use reservation::Reservation;
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};
 

@@ -1,7 +1,6 @@
 //! The pages of one request.
 //!
-//! *Owns* the three extents `reserved >= written >= committed`, all in tokens from the beginning of the request, and the
-//! plane-by-plane writer. *Does not know* how pages are taken and given back (the pool) nor how bytes are reached
+//! *Owns* the three extents `reserved >= written >= committed`, all in tokens from the beginning of the request. *Does not know* how pages are taken and given back (the pool) nor how bytes are reached
 //! ([`access`](crate::access)).
 //!
 //! Every call that moves an extent takes the new position, not a difference: saying it twice is saying it once.
@@ -16,7 +15,8 @@ use crate::error::{ExtentError, GrowError, ReadError, Refused, RejectReason, Res
 use crate::handle::PageHandle;
 use crate::id::OwnerId;
 use crate::lease::Core;
-use crate::memory::{HostBytes, PageMemory};
+use crate::memory::PageMemory;
+use crate::plane_writer::{PlaneWriter, check_length};
 use crate::pool::{ClaimToken, PagePool, RecordKey, Released};
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, TicketId};
@@ -306,7 +306,7 @@ impl<M: PageMemory> Reservation<M> {
         let planes = self.pool().geometry().planes().len();
         let borrow = Borrow::new(&self.lease.pool().inner, self.lease.core())?;
         let right = WriteBorrow::prepare(borrow, range)?;
-        Ok(PlaneWriter { right, written: &mut self.extents.written, stored: vec![false; planes], missing: planes })
+        Ok(PlaneWriter::new(right, &mut self.extents.written, planes))
     }
 
     /// Prepares the next `tokens` tokens for being filled in any order, by [`Filling`](crate::filling::Filling) alone.
@@ -634,95 +634,5 @@ impl<M: PageMemory> fmt::Debug for Reservation<M> {
             .field("written_tokens", &self.extents.written)
             .field("committed_tokens", &self.extents.committed)
             .finish_non_exhaustive()
-    }
-}
-
-fn check_length(plane: usize, tokens: u64, src: &[u8], token_bytes: u64) -> Result<(), WriteError> {
-    let (given_bytes, expected_bytes) = (src.len() as u64, tokens.saturating_mul(token_bytes));
-    if given_bytes == expected_bytes {
-        return Ok(());
-    }
-    Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes })
-}
-
-/// Some tokens that are being written plane by plane.
-///
-/// While it lives nobody reads through the reservation:
-///
-/// ```compile_fail,E0502
-/// # use pagestamp::*;
-/// fn read_under_a_writer(kv: &mut Reservation<HostMemory>) -> Result<(), WriteError> {
-///     let mut writer = kv.writer(1)?;
-///     let _ = kv.read(0..1);
-///     writer.plane(0, &[0; 8])
-/// }
-/// ```
-#[must_use = "the tokens count as written once every plane was given"]
-pub struct PlaneWriter<'a, M: PageMemory> {
-    right: WriteBorrow<'a, M>,
-    written: &'a mut u64,
-    stored: Vec<bool>,
-    missing: usize,
-}
-
-impl<M: PageMemory> PlaneWriter<'_, M> {
-    /// Tokens of the request that are being written.
-    #[must_use]
-    pub fn tokens(&self) -> Range<u64> {
-        self.right.tokens()
-    }
-
-    /// Planes that are still missing.
-    #[must_use]
-    pub const fn missing_planes(&self) -> usize {
-        self.missing
-    }
-
-    /// Writes one plane of all the tokens; with the last plane they count as written. src: `[tokens, runs, run_bytes]`.
-    ///
-    /// # Errors
-    ///
-    /// The plane counts as missing still.
-    ///
-    /// - [`WriteError::NoSuchPlane`], [`WriteError::PlaneTwice`], [`WriteError::Length`].
-    /// - [`WriteError::Memory`]: the memory refused.
-    pub fn plane(&mut self, plane: usize, src: &[u8]) -> Result<(), WriteError> {
-        let planes = self.stored.len();
-        match self.stored.get(plane) {
-            None => return Err(WriteError::NoSuchPlane { plane, planes }),
-            Some(true) => return Err(WriteError::PlaneTwice { plane }),
-            Some(false) => {}
-        }
-        let tokens = self.right.tokens();
-        check_length(plane, tokens.end - tokens.start, src, self.right.token_bytes(plane))?;
-        self.right.store(plane, src)?;
-        self.stored[plane] = true;
-        self.missing -= 1;
-        if self.missing == 0 {
-            self.right.publish();
-            *self.written = tokens.end;
-        }
-        Ok(())
-    }
-}
-
-impl<M: HostBytes> PlaneWriter<'_, M> {
-    /// Reads one run of the page with this ordinal: its written tokens, and of a plane already given the new ones too.
-    /// This is what attention of a layer needs before the layers above it are computed.
-    ///
-    /// # Errors
-    ///
-    /// - [`ReadError::Unwritten`]: nothing of that page is there yet.
-    /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on that page.
-    /// - [`ReadError::NoSuchPlane`], [`ReadError::NoSuchRun`].
-    pub fn run(&self, plane: usize, ordinal: u32, run: u32) -> Result<&[u8], ReadError> {
-        let stored = self.stored.get(plane).copied().unwrap_or(false);
-        self.right.run(plane, stored, ordinal, run)
-    }
-}
-
-impl<M: PageMemory> fmt::Debug for PlaneWriter<'_, M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlaneWriter").field("tokens", &self.right.tokens()).field("missing", &self.missing).finish()
     }
 }

@@ -111,7 +111,8 @@ impl<M: PageMemory> Inner<M> {
         Ok(())
     }
 
-    /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none, retired ones only if they are not zero.
+    /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none, retired ones
+    /// only if they are not zero.
     fn audit_owners(&self, state: &State) -> Result<(), AuditError> {
         let mut detached = 0;
         for (page, meta) in self.metas.iter().enumerate() {

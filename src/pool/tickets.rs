@@ -231,9 +231,13 @@ impl<M: PageMemory> Inner<M> {
     /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
     /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
     /// Pages that are read move to fresh ones, all of them or none.
-    pub(crate) fn keep_readers_off(&self, core: &Core, rewritten: &[(u32, u32)]) -> Result<(), WriteError> {
+    pub(crate) fn keep_readers_off(
+        &self,
+        core: &Core,
+        rewritten: impl Iterator<Item = (u32, u32)> + Clone,
+    ) -> Result<(), WriteError> {
         let mut state = self.state.lock();
-        let mut moves = self.pages_being_read(&mut state, core, rewritten);
+        let mut moves = self.pages_being_read(&mut state, core, rewritten.clone());
         if state.unpromised() < moves.len() as u64 {
             state = self.gather(state, moves.len() as u64).into_state();
             // The lock may have been free: readers may have ended, and the owner may have been reclaimed.
@@ -251,11 +255,16 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Finds the pages of the list that a reader is on: ordinal, first token rewritten, page.
-    fn pages_being_read(&self, state: &mut State, core: &Core, rewritten: &[(u32, u32)]) -> Vec<(u32, u32, u32)> {
+    fn pages_being_read(
+        &self,
+        state: &mut State,
+        core: &Core,
+        rewritten: impl Iterator<Item = (u32, u32)>,
+    ) -> Vec<(u32, u32, u32)> {
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
-        let page_of = |&(ordinal, from): &(u32, u32)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
-        rewritten.iter().filter_map(page_of).filter(|(_, _, page)| is_read(page)).collect()
+        let page_of = |(ordinal, from)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
+        rewritten.filter_map(page_of).filter(|(_, _, page)| is_read(page)).collect()
     }
 
     /// Moves pages to fresh ones, with the tokens that are kept; the caller made sure that enough are free.

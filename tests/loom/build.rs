@@ -48,7 +48,7 @@ impl Block {
 /// that stand in it in this order. Who changes one is sent to `world.rs` first.
 const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
-        "access.rs",
+        "access/handle.rs",
         "fn open_guard(",
         &[
             "hazard::announce(self.identity.pool, page)",
@@ -59,7 +59,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         ],
     ),
     (
-        "access.rs",
+        "access/write.rs",
         "pub(crate) fn prepare(",
         &["extent().high() > from", "inner.keep_readers_off(", "meta.set_extent(meta.extent().with_high(end));"],
     ),

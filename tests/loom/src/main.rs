@@ -18,7 +18,7 @@
 //!   fence hides it, and is paired with a planted bug that proves so.
 //! - loom 0.7 by itself skips orders that matter here, and so "proves" too much; `watched.rs` says which and mends it.
 //!   Each model also counts outcomes, and is no proof when one of those listed with it never came.
-//! - Steps that `src/pool/` and `src/access.rs` take around the real words are repeated in `world.rs`; `build.rs` holds
+//! - Steps that `src/pool/` and `src/access/` take around the real words are repeated in `world.rs`; `build.rs` holds
 //!   them against the source.
 //! - Not here: exclusive access to slots, which comes with `SlotPool`; and a race for the right to scrub a page ("Relaxed
 //!   scrub claim"), which this design has not: dirty pages are taken into a hand under the pool's lock.

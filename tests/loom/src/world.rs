@@ -1,6 +1,6 @@
 //! A pool as small as the protocols allow, on the real stamps, extents, hazards and orders.
 //!
-//! *Owns* the steps that `src/pool/` and `src/access.rs` take around those words, repeated here by hand because those
+//! *Owns* the steps that `src/pool/` and `src/access/` take around those words, repeated here by hand because those
 //! files need a whole memory: each function names its original, and `build.rs` stops when that changes its steps. *Does
 //! not know* what a model wants to show.
 //!

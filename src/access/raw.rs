@@ -1,0 +1,58 @@
+//! Bytes of pages that nobody reads or writes: being cleaned, moved to, or looked at by the audit.
+#![expect(unsafe_code, reason = "cleans, copies and looks at bytes; every block says why nobody else does")]
+
+use super::view::pieces;
+use crate::memory::{CleanPage, Fence, MemoryError, PageMemory, Span};
+use crate::pool::Inner;
+
+impl<M: PageMemory> Inner<M> {
+    /// Copies the first tokens of one page to another, before the other is seen by anybody.
+    pub(crate) fn copy_prefix(&self, from: u32, to: u32, tokens: u32) -> Result<(), MemoryError> {
+        if tokens == 0 || !M::HAS_BYTES {
+            return Ok(());
+        }
+        let mut bounce = Vec::new();
+        for plane in 0..self.memory.geometry().planes().len() {
+            for piece in pieces(&self.memory, plane, from, 0..tokens) {
+                bounce.resize(piece.host.len(), 0);
+                // SAFETY: (1) of `PageMemory::read`: the tokens are written and the caller has the reservation
+                // exclusively, so that nobody writes them.
+                unsafe { self.memory.read(piece.span, &mut bounce) }?;
+                let span = Span { page: to, ..piece.span };
+                // SAFETY: (1) of `PageMemory::write`: the caller just took the page and nobody knows it yet.
+                unsafe { self.memory.write(span, &bounce) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins to zero pages that are in the caller's hand: `Cleaning`, taken off every list, or not in circulation yet.
+    pub(crate) fn begin_clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+        // SAFETY: (1) of `PageMemory::clean`: a page in hand is in no reservation, and no reader was announced after its
+        // stamp was bumped; it becomes free only once the fence is done, or live for a lane that waits for it, and then
+        // the host keeps off until the fence is done.
+        unsafe { self.memory.clean(batch) }
+    }
+
+    /// Looks for a byte of a page that is not zero and answers its plane. The caller holds the lock and asks only for
+    /// pages that nobody can write without it: free ones and the null page.
+    pub(crate) fn find_soiled_plane(&self, page: u32) -> Result<Option<usize>, MemoryError> {
+        if !M::HAS_BYTES {
+            return Ok(None);
+        }
+        let geometry = self.memory.geometry();
+        let mut bytes = Vec::new();
+        for plane in 0..geometry.planes().len() {
+            for piece in pieces(&self.memory, plane, page, 0..geometry.page_tokens()) {
+                bytes.resize(piece.host.len(), 0xff);
+                // SAFETY: (1) of `PageMemory::read`: by the words of this function nobody writes the page, and a free page
+                // is behind its fence.
+                unsafe { self.memory.read(piece.span, &mut bytes) }?;
+                if bytes.iter().any(|byte| *byte != 0) {
+                    return Ok(Some(plane));
+                }
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,127 @@
+//! The bytes of some written tokens of one page, under a guard that somebody else holds.
+#![expect(unsafe_code, reason = "lends and copies bytes; every block cites the numbered words of the folder")]
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::error::ReadError;
+use crate::memory::{HostBytes, PageMemory, Span};
+use crate::pool::Inner;
+
+/// Written tokens of one page, under a guard. Shows sizes and never bytes in its `Debug`.
+pub struct PageView<'a, M: PageMemory> {
+    pub(super) inner: &'a Inner<M>,
+    pub(super) page: u32,
+    /// tokens of the page that the guard covers
+    pub(super) tokens: Range<u32>,
+}
+
+impl<M: PageMemory> PageView<'_, M> {
+    /// The page number.
+    #[must_use]
+    pub fn page(&self) -> u32 {
+        self.page
+    }
+
+    /// Tokens of the page that are covered, counted from the page's beginning.
+    #[must_use]
+    pub fn tokens(&self) -> Range<u32> {
+        self.tokens.clone()
+    }
+
+    /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
+    ///
+    /// # Errors
+    ///
+    /// `dst` may be partly written after [`ReadError::Memory`], else it is unchanged.
+    ///
+    /// - [`ReadError::NoSuchPlane`], [`ReadError::Length`]: wrong plane, or a buffer of the wrong size.
+    /// - [`ReadError::Memory`]: the memory refused, for example because it has no bytes.
+    pub fn copy(&self, plane: usize, dst: &mut [u8]) -> Result<(), ReadError> {
+        let geometry = self.inner.memory.geometry();
+        let planes = geometry.planes();
+        let shape = planes.get(plane).ok_or(ReadError::NoSuchPlane { plane, planes: planes.len() })?;
+        let expected_bytes = shape.token_bytes() * u64::from(self.tokens.end - self.tokens.start);
+        if dst.len() as u64 != expected_bytes {
+            return Err(ReadError::Length { given_bytes: dst.len() as u64, expected_bytes });
+        }
+        for piece in pieces(&self.inner.memory, plane, self.page, self.tokens.clone()) {
+            let bytes = &mut dst[piece.host.clone()];
+            // SAFETY: (1) of `PageMemory::read`: the guard behind this view keeps page and written bytes as they are, by
+            // (1) and (2) of the file.
+            unsafe { self.inner.memory.read(piece.span, bytes) }?;
+        }
+        Ok(())
+    }
+}
+
+impl<M: HostBytes> PageView<'_, M> {
+    /// The covered tokens of one run of a plane: `[tokens, run_bytes]`. An NHD plane has one run, an HND plane one for each
+    /// head.
+    ///
+    /// # Errors
+    ///
+    /// - [`ReadError::NoSuchPlane`], [`ReadError::NoSuchRun`].
+    pub fn run(&self, plane: usize, run: u32) -> Result<&[u8], ReadError> {
+        host_run(self.inner, self.page, self.tokens.clone(), plane, run)
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for PageView<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageView").field("page", &self.page).field("tokens", &self.tokens).finish()
+    }
+}
+
+/// Lends the bytes of some tokens of a run. Whoever calls it holds a guard that covers them, by the words of the file.
+pub(super) fn host_run<M: HostBytes>(
+    inner: &Inner<M>,
+    page: u32,
+    tokens: Range<u32>,
+    plane: usize,
+    run: u32,
+) -> Result<&[u8], ReadError> {
+    let geometry = inner.memory.geometry();
+    let planes = geometry.planes();
+    let (Some(shape), Some(place)) = (planes.get(plane), inner.memory.plane(plane)) else {
+        return Err(ReadError::NoSuchPlane { plane, planes: planes.len() });
+    };
+    let offset = geometry.run_offset(plane, run, tokens.start);
+    let runs = shape.runs();
+    let offset = offset.filter(|_| run < runs).ok_or(ReadError::NoSuchRun { plane, run, runs })?;
+    let len = (tokens.end - tokens.start) as usize * shape.run_bytes() as usize;
+    let first = place.page(page).wrapping_add(offset as usize);
+    // SAFETY: `first` and `len` lie in the page's slice of the plane, since the tokens lie in the page and the run in the
+    // plane, and `HostBytes` (2) makes that slice valid; (1), (2) and (3) of the file keep the bytes live, initialised
+    // and unchanged while the guard lives that the caller holds.
+    Ok(unsafe { std::slice::from_raw_parts(first, len) })
+}
+
+/// A stretch of bytes that is contiguous in the page and in the caller's token-major buffer.
+pub(super) struct Piece {
+    pub(super) span: Span,
+    pub(super) host: Range<usize>,
+}
+
+/// Cuts some tokens of a plane into pieces: one where the plane has one run, else one for each token and run.
+pub(super) fn pieces<M: PageMemory>(
+    memory: &M,
+    plane: usize,
+    page: u32,
+    tokens: Range<u32>,
+) -> impl Iterator<Item = Piece> {
+    let geometry = memory.geometry().clone();
+    let shape = geometry.planes()[plane];
+    let (runs, run_bytes) = (shape.runs(), shape.run_bytes() as usize);
+    let (steps, step_tokens) = if runs == 1 { (1, tokens.end - tokens.start) } else { (tokens.end - tokens.start, 1) };
+    let len = step_tokens as usize * run_bytes;
+    (0..steps).flat_map(move |step| {
+        let geometry = geometry.clone();
+        (0..runs).map(move |run| {
+            // In range: the callers checked plane and tokens.
+            let offset = geometry.run_offset(plane, run, tokens.start + step * step_tokens).unwrap_or(u64::MAX);
+            let begin = (step as usize * runs as usize + run as usize) * len;
+            Piece { span: Span { page, plane: plane as u32, offset }, host: begin..begin + len }
+        })
+    })
+}

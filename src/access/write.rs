@@ -1,0 +1,215 @@
+//! Writing tokens past the written extent of a reservation that the caller has to itself.
+#![expect(unsafe_code, reason = "writes bytes; every block cites the numbered words of the folder")]
+
+use std::ops::Range;
+
+use super::Borrow;
+use super::view::{host_run, pieces};
+use crate::error::{ReadError, WriteError};
+use crate::lease::Core;
+use crate::memory::{HostBytes, MemoryError, PageMemory};
+use crate::pool::Inner;
+use crate::stamp::StampWord;
+use crate::sync::Ordering;
+
+/// The right to write some unwritten tokens of a reservation: a counted borrow of a reservation that the caller has
+/// exclusively, whose pages were prepared.
+pub(crate) struct WriteBorrow<'a, M: PageMemory> {
+    borrow: Borrow<'a, M>,
+    tokens: Range<u64>,
+}
+
+impl<'a, M: PageMemory> WriteBorrow<'a, M> {
+    /// Prepares the pages of `tokens`, which begin at the written extent and end within the reservation: nobody outside
+    /// writes them, no reader has seen what will be rewritten, and what will be written is noted for cleaning.
+    pub(crate) fn prepare(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Result<Self, WriteError> {
+        let (inner, core) = (borrow.inner, borrow.core);
+        let page_tokens = u64::from(inner.page_tokens());
+        let ordinals = (tokens.start / page_tokens) as u32..tokens.end.div_ceil(page_tokens) as u32;
+        if core.off_limits.load(Ordering::Acquire) > 0 {
+            inner.look_at_fences();
+        }
+        for ordinal in ordinals.clone() {
+            let word = page_word(inner, core, ordinal);
+            let Some((page, word)) = word else { continue };
+            if word.is_writing() {
+                return Err(WriteError::Busy { page });
+            }
+            if word.is_pending() {
+                return Err(WriteError::Pending { page });
+            }
+        }
+        let rewritten = |ordinal| {
+            let (page, _) = page_word(inner, core, ordinal)?;
+            let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
+            (inner.meta(page).extent().high() > from).then_some((ordinal, from))
+        };
+        let rewritten = ordinals.clone().filter_map(rewritten);
+        if rewritten.clone().next().is_some() {
+            inner.keep_readers_off(core, rewritten)?;
+        }
+        for ordinal in ordinals {
+            let Some((page, _)) = page_word(inner, core, ordinal) else { continue };
+            let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;
+            let meta = inner.meta(page);
+            meta.set_extent(meta.extent().with_high(end));
+        }
+        Ok(Self { borrow, tokens })
+    }
+
+    /// Takes the right again on tokens that [`prepare`](Self::prepare) prepared. Since then the holder kept the reservation
+    /// to itself and none of them became written, so that no reader has seen any of them: their pages need not move.
+    pub(crate) fn again(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Self {
+        Self { borrow, tokens }
+    }
+
+    pub(crate) fn tokens(&self) -> Range<u64> {
+        self.tokens.clone()
+    }
+
+    /// Planes of a page.
+    pub(crate) fn planes(&self) -> usize {
+        self.borrow.inner.memory.geometry().planes().len()
+    }
+
+    /// Bytes of one token in a plane that exists.
+    pub(crate) fn token_bytes(&self, plane: usize) -> u64 {
+        self.borrow.inner.memory.geometry().planes()[plane].token_bytes()
+    }
+
+    /// Copies one plane of all the tokens. src: `[tokens, runs, run_bytes]`, token by token, its length checked.
+    pub(crate) fn store(&self, plane: usize, src: &[u8]) -> Result<(), MemoryError> {
+        let inner = self.borrow.inner;
+        let token_bytes = self.token_bytes(plane) as usize;
+        for (page, first, tokens) in self.stretches() {
+            let begin = (first - self.tokens.start) as usize * token_bytes;
+            let bytes = &src[begin..begin + (tokens.end - tokens.start) as usize * token_bytes];
+            for piece in pieces(&inner.memory, plane, page, tokens.clone()) {
+                // SAFETY: (1) of `PageMemory::write`: the page is live and this reservation's, which the caller has
+                // exclusively, and the counted borrow keeps a reclaim away; the tokens are past the written extent, so
+                // no reader covers them, and `prepare` made sure that no earlier reader did; no write ticket is open.
+                unsafe { inner.memory.write(piece.span, &bytes[piece.host.clone()]) }?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies some tokens of one page and plane, which are among those of the right, in any order of pages and planes.
+    /// src: `[tokens, runs, run_bytes]`, token by token.
+    pub(crate) fn store_part(
+        &mut self,
+        ordinal: u32,
+        plane: usize,
+        tokens: Range<u32>,
+        src: &[u8],
+    ) -> Result<(), WriteError> {
+        let inner = self.borrow.inner;
+        let page = self.check_part(ordinal, plane, &tokens, src.len())?;
+        for piece in pieces(&inner.memory, plane, page, tokens) {
+            // SAFETY: (1) of `PageMemory::write`: as in `store`; `check_part` found the tokens among those of the right and
+            // no write ticket or open fence on the page; `&mut self` keeps a second part away until this one is there.
+            unsafe { inner.memory.write(piece.span, &src[piece.host]) }?;
+        }
+        Ok(())
+    }
+
+    /// Copies out what was stored of some tokens that do not count as written yet, so that it can be verified before they
+    /// do. dst as in [`store_part`](Self::store_part).
+    pub(crate) fn load_part(
+        &mut self,
+        ordinal: u32,
+        plane: usize,
+        tokens: Range<u32>,
+        dst: &mut [u8],
+    ) -> Result<(), WriteError> {
+        let inner = self.borrow.inner;
+        let page = self.check_part(ordinal, plane, &tokens, dst.len())?;
+        for piece in pieces(&inner.memory, plane, page, tokens) {
+            // SAFETY: (1) of `PageMemory::read`: the caller has the reservation exclusively and, by `&mut self`, this right
+            // too, the counted borrow keeps a reclaim away, and `check_part` found no write ticket and no open fence.
+            unsafe { inner.memory.read(piece.span, &mut dst[piece.host]) }?;
+        }
+        Ok(())
+    }
+
+    /// Finds the page of a part that lies among the tokens of the right and on which nobody else is at work.
+    fn check_part(&self, ordinal: u32, plane: usize, tokens: &Range<u32>, bytes: usize) -> Result<u32, WriteError> {
+        let inner = self.borrow.inner;
+        let planes = inner.memory.geometry().planes();
+        let shape = planes.get(plane).ok_or(WriteError::NoSuchPlane { plane, planes: planes.len() })?;
+        let page_tokens = inner.page_tokens();
+        let first = u64::from(ordinal) * u64::from(page_tokens);
+        let (begin, to_tokens) = (first + u64::from(tokens.start), first + u64::from(tokens.end));
+        let is_inside = tokens.start <= tokens.end
+            && tokens.end <= page_tokens
+            && begin >= self.tokens.start
+            && to_tokens <= self.tokens.end;
+        let found = page_word(inner, self.borrow.core, ordinal).filter(|_| is_inside);
+        let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
+        if word.is_writing() {
+            return Err(WriteError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(WriteError::Pending { page });
+        }
+        let tokens = u64::from(tokens.end - tokens.start);
+        let (given_bytes, expected_bytes) = (bytes as u64, tokens * shape.token_bytes());
+        if given_bytes != expected_bytes {
+            return Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes });
+        }
+        Ok(page)
+    }
+
+    /// Counts the tokens as written, after every plane was stored.
+    pub(crate) fn publish(&self) {
+        let inner = self.borrow.inner;
+        let bytes = inner.memory.geometry().token_bytes() * (self.tokens.end - self.tokens.start);
+        // Relaxed: a clock that decides how a page is zeroed, never whether.
+        inner.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let tick = inner.tick();
+        for (page, _, tokens) in self.stretches() {
+            let meta = inner.meta(page);
+            meta.set_heat(tick);
+            meta.set_extent(meta.extent().with_written(tokens.end));
+        }
+    }
+
+    /// Page, first token of the request, and tokens of the page, for each page that the tokens touch.
+    fn stretches(&self) -> impl Iterator<Item = (u32, u64, Range<u32>)> {
+        let page_tokens = u64::from(self.borrow.inner.page_tokens());
+        let (begin, end) = (self.tokens.start, self.tokens.end);
+        let ordinals = if begin < end { begin / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
+        ordinals.filter_map(move |ordinal| {
+            let first = ordinal * page_tokens;
+            let tokens = begin.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32;
+            let page = self.borrow.core.pages.get(ordinal as u32)?;
+            Some((page, first + u64::from(tokens.start), tokens))
+        })
+    }
+}
+
+impl<M: HostBytes> WriteBorrow<'_, M> {
+    /// Lends what the holder has of one run of a page: written tokens, and of a stored plane the new ones.
+    pub(crate) fn run(&self, plane: usize, stored: bool, ordinal: u32, run: u32) -> Result<&[u8], ReadError> {
+        let inner = self.borrow.inner;
+        let page_tokens = u64::from(inner.page_tokens());
+        let end = if stored { self.tokens.end } else { self.tokens.start };
+        let first = u64::from(ordinal) * page_tokens;
+        let page = self.borrow.core.pages.get(ordinal).filter(|_| first < end);
+        let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
+        // Pages before those being written were not prepared. No ticket opens while the reservation is borrowed.
+        let word = inner.meta(page).word_for_reader();
+        if word.is_writing() {
+            return Err(ReadError::Busy { page });
+        }
+        if word.is_pending() {
+            return Err(ReadError::Pending { page });
+        }
+        host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
+    }
+}
+
+fn page_word<M: PageMemory>(inner: &Inner<M>, core: &Core, ordinal: u32) -> Option<(u32, StampWord)> {
+    let page = core.pages.get(ordinal)?;
+    Some((page, inner.meta(page).word_for_reader()))
+}
