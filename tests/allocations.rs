@@ -33,13 +33,17 @@ fn write(kv: &mut Reservation<HostMemory>, tokens: u64, bytes: &[u8]) {
     kv.write(tokens, &[&bytes[..(tokens * TOKEN_BYTES) as usize]]).expect("reserved");
 }
 
-/// Runs `work` once to warm up, and a hundred times counted.
+/// Runs `work` once to warm up, and a hundred times counted: the least of some counts, since the heap is the process's and
+/// the test's runner allocates now and then on a thread of its own. What `work` allocates stands in every count.
 fn allocations_of(mut work: impl FnMut()) -> usize {
     work();
-    let region = Region::new(HEAP);
-    (0..100).for_each(|_| work());
-    let change = region.change();
-    change.allocations + change.reallocations
+    let mut count = || {
+        let region = Region::new(HEAP);
+        (0..100).for_each(|_| work());
+        let change = region.change();
+        change.allocations + change.reallocations
+    };
+    (0..5).map(|_| count()).min().unwrap_or(usize::MAX)
 }
 
 // One test: the heap is the process's, and tests of one file run side by side.

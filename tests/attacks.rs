@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use pagestamp::memory::{CleanPage, Fence, FenceState, HeldControl, HostBytes, HostPlane, Lane, MemoryError, Span};
 use pagestamp::{
-    CapacityPlan, CapacityProof, CleanMode, HeldMemory, HolderId, HostMemory, NullMemory, OwnPages, OwnerId,
-    PageGeometry, PageMemory, PagePool, Plane, PoolConfig, ReadError, Request, Reservation, Resized,
+    AdmitError, CapacityPlan, CapacityProof, ClaimError, ClaimToken, CleanMode, HeldMemory, HolderId, HostMemory,
+    NullMemory, OwnPages, OwnerId, PageGeometry, PageMemory, PagePool, Plane, PoolConfig, ReadError, Request,
+    Reservation, Resized,
 };
 
 const P: u64 = 16;
@@ -417,6 +418,23 @@ fn memory_that_comes_back_from_a_suspended_or_shrunk_pool_is_there_for_the_next(
         let gone = rig.gone.lock().unwrap();
         assert!(kv.handles().all(|handle| !gone.contains(&handle.index())), "pages without memory: {gone:?}");
     }
+}
+
+// C9
+#[test]
+fn a_claim_whose_reservation_was_forgotten_and_reclaimed_has_ended() {
+    let pool = PagePool::new(config(2), HostMemory::new(geometry(), 2).unwrap()).unwrap();
+    let proof = proof(&pool, P);
+    let ask = || pool.reserve(&proof, Request::new(owner(1), P).with_claim(ClaimToken { id: 7, expires_at_ns: 9 }), P);
+    std::mem::forget(ask().unwrap());
+    let refusal = |refused: AdmitError| match refused {
+        AdmitError::Claim { source, .. } => source,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refusal(ask().unwrap_err()), ClaimError::InUse);
+    pool.reclaim(owner(1));
+    assert_eq!(refusal(ask().unwrap_err()), ClaimError::Ended, "nothing is in use any more");
+    pool.audit().unwrap();
 }
 
 /// A cheap source of numbers, so that a round can be told from its seed.

@@ -149,7 +149,7 @@ impl<M: PageMemory> Inner<M> {
             self.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
         if let Some(token) = request.claim() {
-            state.note_claim(token, request, tokens);
+            state.note_claim(token, request, tokens, Arc::clone(&core));
         }
         Ok(core)
     }

@@ -57,7 +57,7 @@ pub enum ClaimError {
 /// Where a claim stands.
 #[derive(Debug)]
 pub(crate) enum Standing {
-    Out,
+    Out { core: Arc<Core> },
     Kept { core: Arc<Core>, extents: Extents },
     Ended,
 }
@@ -73,10 +73,11 @@ pub(crate) struct Claim {
 }
 
 impl State {
-    pub(crate) fn note_claim(&mut self, token: ClaimToken, request: &Request, tokens: u64) {
+    pub(crate) fn note_claim(&mut self, token: ClaimToken, request: &Request, tokens: u64, core: Arc<Core>) {
         let ClaimToken { id, expires_at_ns } = token;
         let (owner, max_tokens) = (request.owner, request.max_tokens);
-        self.claims.insert(id, Claim { owner, max_tokens, tokens, expires_at_ns, standing: Standing::Out });
+        let standing = Standing::Out { core };
+        self.claims.insert(id, Claim { owner, max_tokens, tokens, expires_at_ns, standing });
     }
 
     /// The answer arrived: nothing is kept for the claim any more, and it is remembered for a while.
@@ -148,20 +149,22 @@ impl<M: PageMemory> PagePool<M> {
         if (claim.max_tokens, claim.tokens) != (request.max_tokens, tokens) {
             return Err(ClaimError::Different { max_tokens: claim.max_tokens, tokens: claim.tokens });
         }
-        match std::mem::replace(&mut claim.standing, Standing::Out) {
-            Standing::Out => Err(ClaimError::InUse),
-            Standing::Ended => {
-                claim.standing = Standing::Ended;
-                Err(ClaimError::Ended)
+        match std::mem::replace(&mut claim.standing, Standing::Ended) {
+            // A reclaim took the pages, and the reservation may have been forgotten: nothing is in use.
+            Standing::Out { core } if core.header.is_revoked() => Err(ClaimError::Ended),
+            Standing::Out { core } => {
+                claim.standing = Standing::Out { core };
+                Err(ClaimError::InUse)
             }
+            Standing::Ended => Err(ClaimError::Ended),
             Standing::Kept { core, extents } => {
                 claim.expires_at_ns = token.expires_at_ns;
                 if core.header.is_revoked() {
-                    claim.standing = Standing::Ended;
                     drop(state);
                     self.inner.end_lease(core);
                     return Err(ClaimError::Ended);
                 }
+                claim.standing = Standing::Out { core: Arc::clone(&core) };
                 drop(state);
                 let lease = Lease::new(self.clone(), request.owner, core);
                 Ok(Some(Reservation::resume(lease, extents).with_claim(Some(token))))
@@ -178,6 +181,8 @@ impl<M: PageMemory> PagePool<M> {
         for claim in state.claims.values_mut().filter(|claim| claim.expires_at_ns <= now_ns) {
             match std::mem::replace(&mut claim.standing, Standing::Ended) {
                 Standing::Kept { core, .. } => expired.push(core),
+                // Its pages went with a reclaim: nobody will end it.
+                Standing::Out { core } if core.header.is_revoked() => {}
                 before => claim.standing = before,
             }
         }
@@ -196,7 +201,7 @@ impl<M: PageMemory> Inner<M> {
     pub(crate) fn keep_claim(&self, token: ClaimToken, core: Arc<Core>, extents: Extents) {
         let mut state = self.state.lock();
         if let Some(claim) = state.claims.get_mut(&token.id) {
-            if matches!(claim.standing, Standing::Out) && !core.header.is_revoked() {
+            if matches!(claim.standing, Standing::Out { .. }) && !core.header.is_revoked() {
                 claim.standing = Standing::Kept { core, extents };
                 return;
             }
