@@ -198,9 +198,13 @@ mod thread {
     /// A guard taken in the destructor of another thread-local: the block is claimed for this one announcement.
     #[cold]
     fn announce_while_thread_ends(key: u64) -> Option<Hazard> {
-        let block = DOMAIN.claim_block()?;
-        let hazard = block.announce(key);
-        block.unclaim();
+        // Blocks that other threads left may be full of their guards: then the next one. The list ends.
+        let mut full = Vec::new();
+        let hazard = std::iter::from_fn(|| DOMAIN.claim_block()).find_map(|block| {
+            full.push(block);
+            block.announce(key)
+        });
+        full.into_iter().for_each(Block::unclaim);
         hazard
     }
 

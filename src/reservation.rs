@@ -505,11 +505,8 @@ impl<M: PageMemory> Reservation<M> {
         for ordinal in tokens.start / page_tokens..tokens.end.div_ceil(page_tokens) {
             let Some(page) = self.lease.core().pages.get(ordinal as u32) else { break };
             let word = inner.meta(page).word_for_reader();
-            if word.is_pending() {
-                return Err(ReadError::Pending { page });
-            }
-            if word.is_writing() {
-                return Err(ReadError::Busy { page });
+            if let Some(why) = word.off_limits() {
+                return Err(ReadError::off_limits(page, why));
             }
         }
         Ok(())

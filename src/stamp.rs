@@ -180,6 +180,20 @@ impl StampWord {
         Some(Self(self.0 - 1))
     }
 
+    /// Why the host keeps off a live page.
+    pub(crate) fn off_limits(self) -> Option<OffLimits> {
+        if self.is_writing() {
+            Some(OffLimits::Writing)
+        } else if !self.is_pending() {
+            None
+        } else if self.holds() > 0 {
+            Some(OffLimits::Pending)
+        } else {
+            // The wait counts as a ticket until its fence is done, which takes the flag too, or has failed.
+            Some(OffLimits::Failed)
+        }
+    }
+
     /// The tickets of another word of the same page; its flags are left behind.
     #[inline]
     pub(crate) const fn with_holds_of(self, other: Self) -> Self {
@@ -210,6 +224,17 @@ impl StampWord {
     const fn with_flag(self, flag: u64, on: bool) -> Self {
         Self(if on { self.0 | flag } else { self.0 & !flag })
     }
+}
+
+/// Why the host keeps off a live page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OffLimits {
+    /// An outside party holds a write ticket.
+    Writing,
+    /// A device still cleans it.
+    Pending,
+    /// A device could not clean it.
+    Failed,
 }
 
 const EXTENT_BITS: u32 = 15;

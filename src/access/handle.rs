@@ -54,10 +54,9 @@ impl<M: PageMemory> Inner<M> {
     fn unreadable(&self, handle: &PageHandle<M>, word: StampWord) -> ReadError {
         let page = handle.index();
         let same_life = word.generation() == handle.generation() && word.state() == PageState::Live;
-        match () {
-            () if !same_life => self.stale(handle, word),
-            () if word.is_pending() => ReadError::Pending { page },
-            () => ReadError::Busy { page },
+        match word.off_limits().filter(|_| same_life) {
+            Some(why) => ReadError::off_limits(page, why),
+            None => self.stale(handle, word),
         }
     }
 

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "cleans, copies and looks at bytes; every block says why nobody else does")]
 
 use super::view::pieces;
-use crate::memory::{CleanPage, Fence, MemoryError, PageMemory, Span};
+use crate::memory::{CleanPage, Fence, MemoryError, PageMemory, Scratch, Span};
 use crate::pool::Inner;
 
 impl<M: PageMemory> Inner<M> {
@@ -11,16 +11,16 @@ impl<M: PageMemory> Inner<M> {
         if tokens == 0 || !M::HAS_BYTES {
             return Ok(());
         }
-        let mut bounce = Vec::new();
+        let mut scratch = Scratch::for_plane_of(self.memory.geometry());
         for plane in 0..self.memory.geometry().planes().len() {
             for piece in pieces(&self.memory, plane, from, 0..tokens) {
-                bounce.resize(piece.host.len(), 0);
+                let bounce = scratch.take(piece.host.len());
                 // SAFETY: (1) of `PageMemory::read`: the tokens are written and the caller has the reservation
                 // exclusively, so that nobody writes them.
-                unsafe { self.memory.read(piece.span, &mut bounce) }?;
+                unsafe { self.memory.read(piece.span, bounce) }?;
                 let span = Span { page: to, ..piece.span };
                 // SAFETY: (1) of `PageMemory::write`: the caller just took the page and nobody knows it yet.
-                unsafe { self.memory.write(span, &bounce) }?;
+                unsafe { self.memory.write(span, bounce) }?;
             }
         }
         Ok(())
@@ -28,8 +28,9 @@ impl<M: PageMemory> Inner<M> {
 
     /// Begins to zero pages that are in the caller's hand: `Cleaning`, taken off every list, or not in circulation yet.
     pub(crate) fn begin_clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
-        // SAFETY: (1) of `PageMemory::clean`: a page in hand is in no reservation, and no reader was announced after its
-        // stamp was bumped; it becomes free only once the fence is done, or live for a lane that waits for it, and then
+        // SAFETY: (1) of `PageMemory::clean`: a page in hand is in no reservation; a reader that was announced before its
+        // stamp was bumped was seen by the release, which quarantined the page instead, and one that was announced after
+        // sees the bump and reads nothing. The page becomes free only once the fence is done, or live for a lane that waits for it, and then
         // the host keeps off until the fence is done.
         unsafe { self.memory.clean(batch) }
     }
@@ -41,13 +42,13 @@ impl<M: PageMemory> Inner<M> {
             return Ok(None);
         }
         let geometry = self.memory.geometry();
-        let mut bytes = Vec::new();
+        let mut scratch = Scratch::for_plane_of(geometry);
         for plane in 0..geometry.planes().len() {
             for piece in pieces(&self.memory, plane, page, 0..geometry.page_tokens()) {
-                bytes.resize(piece.host.len(), 0xff);
+                let bytes = scratch.take(piece.host.len());
                 // SAFETY: (1) of `PageMemory::read`: by the words of this function nobody writes the page, and a free page
                 // is behind its fence.
-                unsafe { self.memory.read(piece.span, &mut bytes) }?;
+                unsafe { self.memory.read(piece.span, bytes) }?;
                 if bytes.iter().any(|byte| *byte != 0) {
                     return Ok(Some(plane));
                 }

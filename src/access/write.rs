@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::Borrow;
 use super::view::{host_run, pieces};
 use crate::error::{ReadError, WriteError};
+use crate::geometry::PageGeometry;
 use crate::lease::Core;
 use crate::memory::{HostBytes, MemoryError, PageMemory};
 use crate::pool::Inner;
@@ -32,11 +33,8 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         for ordinal in ordinals.clone() {
             let word = page_word(inner, core, ordinal);
             let Some((page, word)) = word else { continue };
-            if word.is_writing() {
-                return Err(WriteError::Busy { page });
-            }
-            if word.is_pending() {
-                return Err(WriteError::Pending { page });
+            if let Some(why) = word.off_limits() {
+                return Err(WriteError::off_limits(page, why));
             }
         }
         let rewritten = |ordinal| {
@@ -67,9 +65,14 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         self.tokens.clone()
     }
 
+    /// How the pages are laid out.
+    pub(crate) fn geometry(&self) -> &PageGeometry {
+        self.borrow.inner.memory.geometry()
+    }
+
     /// Planes of a page.
     pub(crate) fn planes(&self) -> usize {
-        self.borrow.inner.memory.geometry().planes().len()
+        self.geometry().planes().len()
     }
 
     /// Bytes of one token in a plane that exists.
@@ -146,11 +149,8 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             && to_tokens <= self.tokens.end;
         let found = page_word(inner, self.borrow.core, ordinal).filter(|_| is_inside);
         let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
-        if word.is_writing() {
-            return Err(WriteError::Busy { page });
-        }
-        if word.is_pending() {
-            return Err(WriteError::Pending { page });
+        if let Some(why) = word.off_limits() {
+            return Err(WriteError::off_limits(page, why));
         }
         let tokens = u64::from(tokens.end - tokens.start);
         let (given_bytes, expected_bytes) = (bytes as u64, tokens * shape.token_bytes());
@@ -199,11 +199,8 @@ impl<M: HostBytes> WriteBorrow<'_, M> {
         let page = page.ok_or(ReadError::Unwritten { to_tokens: first + 1, written_tokens: end })?;
         // Pages before those being written were not prepared. No ticket opens while the reservation is borrowed.
         let word = inner.meta(page).word_for_reader();
-        if word.is_writing() {
-            return Err(ReadError::Busy { page });
-        }
-        if word.is_pending() {
-            return Err(ReadError::Pending { page });
+        if let Some(why) = word.off_limits() {
+            return Err(ReadError::off_limits(page, why));
         }
         host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
     }

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::header::NoBorrow;
 use crate::id::{Generation, OwnerId, PoolId};
 use crate::memory::MemoryError;
-use crate::stamp::PageState;
+use crate::stamp::{OffLimits, PageState};
 
 /// Why bytes were not written. No token counts as written that did not before.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -60,8 +60,14 @@ pub enum WriteError {
         page: u32,
     },
     /// A device is still cleaning the page.
-    #[error("page {page} is still being cleaned by the device")]
+    #[error("page {page} is still being cleaned by the device; try again after its fence")]
     Pending {
+        /// The page.
+        page: u32,
+    },
+    /// A device could not clean the page: the host never sees it in this life.
+    #[error("page {page} could not be cleaned by the device; release the reservation, it is cleaned anew or retired")]
+    CleaningFailed {
         /// The page.
         page: u32,
     },
@@ -201,8 +207,14 @@ pub enum ReadError {
         page: u32,
     },
     /// A device is still cleaning the page.
-    #[error("page {page} is still being cleaned by the device")]
+    #[error("page {page} is still being cleaned by the device; try again after its fence")]
     Pending {
+        /// The page.
+        page: u32,
+    },
+    /// A device could not clean the page: the host never sees it in this life.
+    #[error("page {page} could not be cleaned by the device; release the reservation, it is cleaned anew or retired")]
+    CleaningFailed {
         /// The page.
         page: u32,
     },
@@ -257,6 +269,26 @@ impl From<NoBorrow> for WriteError {
         match no {
             NoBorrow::Revoked => Self::Revoked,
             NoBorrow::TooMany => Self::TooManyGuards,
+        }
+    }
+}
+
+impl ReadError {
+    pub(crate) fn off_limits(page: u32, why: OffLimits) -> Self {
+        match why {
+            OffLimits::Writing => Self::Busy { page },
+            OffLimits::Pending => Self::Pending { page },
+            OffLimits::Failed => Self::CleaningFailed { page },
+        }
+    }
+}
+
+impl WriteError {
+    pub(crate) fn off_limits(page: u32, why: OffLimits) -> Self {
+        match why {
+            OffLimits::Writing => Self::Busy { page },
+            OffLimits::Pending => Self::Pending { page },
+            OffLimits::Failed => Self::CleaningFailed { page },
         }
     }
 }

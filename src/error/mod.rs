@@ -18,6 +18,19 @@
 //! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the seed incident's shape |
 //! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see [`tickets`](crate::PagePool::tickets) and [`overdue_tickets`](crate::PagePool::overdue_tickets) for whose |
 //! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
+//! | [`ReadError::CleaningFailed`], [`WriteError::CleaningFailed`] | no; release and admit anew | 503 | the device fails: see `poisoned_pages` |
+//! | [`WriteError::NoFreshPage`] | yes, when pages came back | 503 | a reader pins a page that is rewritten; give the pool headroom |
+//! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
+//! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |
+//! | [`GrowError::Revoked`], [`WriteError::Revoked`] | no; ask anew | 503 | the owner was reclaimed, erased or the pool suspended |
+//! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
+//! | [`AdmitError::Claim`] | by its [`ClaimError`](crate::ClaimError): `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
+//! | [`TicketError::Busy`] | yes, after the reader or the ticket | 503 | as `ReadError::Busy` |
+//! | [`TicketError::Unknown`] | no | none | a completion for a transfer that never was: counted, look at the peer |
+//! | [`ReleaseError`] | no | 500 | a double release or a wrong list: nothing was released |
+//! | [`ConfigError`], [`GeometryError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
+//! | [`ResizeError`], [`SuspendError`], [`CloseError`](crate::CloseError) | after what they name ended | none | end the tickets or admissions they count |
+//! | [`AuditError`] | no | stop serving | a defect of this library, or somebody wrote through addresses: keep the process, tell us |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the seed incident's first sign |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |

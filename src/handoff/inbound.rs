@@ -14,7 +14,7 @@ use crate::handoff::{
     Digester, InboundError, LandError, Landing, NotAccepted, Offer, OpenError, Receipt, Refusal, Side, UnfitPool,
 };
 use crate::id::{OwnerId, TransferId};
-use crate::memory::PageMemory;
+use crate::memory::{PageMemory, Scratch};
 use crate::reservation::Reservation;
 
 /// Holds a decode reservation while another pool fills it. Nobody can read it until it is accepted.
@@ -220,14 +220,14 @@ fn verify<M: PageMemory>(
     receipt: &Receipt,
 ) -> Result<(), InboundError> {
     let planes = right.planes();
-    let mut bytes = Vec::new();
+    let mut scratch = Scratch::for_plane_of(right.geometry());
     for (page, found) in (0..expected.pages).zip(receipt.digests()) {
         let tokens = expected.tokens_in(page);
         let mut digest = expected.digester.page(page, tokens);
         for plane in 0..planes {
-            bytes.resize((u64::from(tokens) * right.token_bytes(plane)) as usize, 0);
-            right.load_part(page, plane, 0..tokens, &mut bytes)?;
-            digest.update(&bytes);
+            let bytes = scratch.take((u64::from(tokens) * right.token_bytes(plane)) as usize);
+            right.load_part(page, plane, 0..tokens, bytes)?;
+            digest.update(bytes);
         }
         let (expected, found) = (digest.finish(), *found);
         if expected != found {

@@ -10,7 +10,7 @@ use crate::handoff::inbound::check_pool;
 use crate::handoff::verdict::{CHECKSUM, tokens_in_page};
 use crate::handoff::{Digester, Landing, Offer, OutboundError, Receipt, SealError};
 use crate::id::OwnerId;
-use crate::memory::PageMemory;
+use crate::memory::{PageMemory, Scratch};
 use crate::pool::Released;
 use crate::reservation::Reservation;
 
@@ -145,15 +145,15 @@ impl<M: PageMemory> Outbound<M> {
         let digester = Digester::over(offer.transfer(), self.meaning);
         let guard = self.reservation.read(0..tokens)?;
         let mut digests = Vec::with_capacity(pages as usize);
-        let mut bytes = Vec::new();
+        let mut scratch = Scratch::for_plane_of(geometry);
         for (ordinal, view) in (0..pages).zip(guard.pages()) {
             let filled = view.tokens();
             let mut digest = digester.page(ordinal, filled.end);
             for (plane, shape) in geometry.planes().iter().enumerate() {
-                bytes.resize((u64::from(filled.end) * shape.token_bytes()) as usize, 0);
-                view.copy(plane, &mut bytes)?;
-                digest.update(&bytes);
-                landing.put(ordinal, plane, filled.clone(), &bytes)?;
+                let bytes = scratch.take((u64::from(filled.end) * shape.token_bytes()) as usize);
+                view.copy(plane, bytes)?;
+                digest.update(bytes);
+                landing.put(ordinal, plane, filled.clone(), bytes)?;
             }
             digests.push(digest.finish());
         }

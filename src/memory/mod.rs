@@ -30,6 +30,7 @@ mod host;
 mod map;
 mod null;
 mod planes;
+mod scratch;
 mod zero;
 
 #[cfg(test)]
@@ -46,6 +47,7 @@ pub use foreign::{ForeignMemory, ForeignPlane};
 pub use held::{HeldControl, HeldMemory};
 pub use host::{HostMemory, HostOptions};
 pub use null::NullMemory;
+pub(crate) use scratch::Scratch;
 
 /// A memory of fixed-size pages: a pool reserves, writes, reads and cleans pages through it and knows no
 /// other way to their bytes.

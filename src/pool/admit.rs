@@ -342,7 +342,9 @@ impl<M: PageMemory> Inner<M> {
     /// Grows a reservation from its present list to `pages` pages: out of its promise first, then out of what is free.
     pub(crate) fn grow(&self, lease: &Lease<M>, max_tokens: u64, pages: u64) -> Result<(), GrowError> {
         let core = lease.core();
-        core.pages.make_room(pages.min(self.metas.len() as u64));
+        if pages <= self.metas.len() as u64 {
+            core.pages.make_room(pages);
+        }
         let mut state = self.state.lock();
         loop {
             if core.header.is_revoked() {

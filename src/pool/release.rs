@@ -209,6 +209,10 @@ impl<M: PageMemory> Inner<M> {
     /// Tells guards that end whether anybody waits for them.
     pub(crate) fn note_quarantine(&self, state: &State) {
         self.quarantine_hint.store(state.quarantined.len() as u32, Ordering::Relaxed);
+        if !state.quarantined.is_empty() {
+            // A scrubber looks again soon: a guard may have ended before it could know that it is waited for.
+            self.dirtied.notify_one();
+        }
     }
 
     /// Sends quarantined pages that nobody touches any more to cleaning. Zeroes nothing.
@@ -392,10 +396,10 @@ impl<M: PageMemory> Inner<M> {
 /// Finds a page that a list of handles names twice.
 pub(crate) fn find_twice<M>(handles: &[PageHandle<M>]) -> Result<(), ReleaseError> {
     let mut order: Vec<usize> = (0..handles.len()).collect();
-    order.sort_unstable_by_key(|at| (handles[*at].index(), *at));
+    order.sort_unstable_by_key(|at| (handles[*at].pool(), handles[*at].index(), *at));
     for pair in order.windows(2) {
         let (first, second) = (&handles[pair[0]], &handles[pair[1]]);
-        if first.index() == second.index() {
+        if (first.pool(), first.index()) == (second.pool(), second.index()) {
             return Err(ReleaseError::Twice { position: pair[1], page: second.index() });
         }
     }

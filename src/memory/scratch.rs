@@ -1,0 +1,34 @@
+//! A buffer on the heap for bytes of pages on their way, which are gone when it is dropped.
+#![expect(unsafe_code, reason = "zeroes its own bytes with the kernels of this folder")]
+
+use super::Heat;
+use super::zero::Zero;
+use crate::geometry::PageGeometry;
+
+/// Room for one plane of a page. Never grows, so that no copy is left behind; zeroed when dropped.
+pub(crate) struct Scratch {
+    bytes: Box<[u8]>,
+}
+
+impl Scratch {
+    pub(crate) fn for_plane_of(geometry: &PageGeometry) -> Self {
+        let planes = 0..geometry.planes().len();
+        let largest = planes.filter_map(|plane| geometry.page_bytes(plane)).max().unwrap_or(0);
+        Self { bytes: vec![0; usize::try_from(largest).unwrap_or(usize::MAX)].into() }
+    }
+
+    /// The first `len` bytes, with whatever was put there last.
+    pub(crate) fn take(&mut self, len: usize) -> &mut [u8] {
+        &mut self.bytes[..len]
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let zero = Zero::detect();
+        let bytes = &mut *self.bytes;
+        // SAFETY: (1) and (2) of `Zero::zero`: the bytes are this value's own, borrowed alone.
+        unsafe { zero.zero(bytes.as_mut_ptr(), bytes.len(), Heat::Hot) };
+        zero.settle();
+    }
+}
