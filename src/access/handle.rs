@@ -129,7 +129,7 @@ impl<M: PageMemory> PagePool<M> {
             Err(error) => inner.open_guard_again(owner, handle, error)?,
         };
         let view = PageView { inner, page: handle.index(), tokens: 0..written };
-        Ok(PageGuard { _hazard: hazard, _end: End(inner), view })
+        Ok(PageGuard { _hazard: hazard, _end: End(inner, handle.index()), view })
     }
 
     /// Says whether a handle still names a page that `owner` holds.
@@ -222,12 +222,12 @@ pub struct PageGuard<'a, M: PageMemory> {
 }
 
 /// The end of a guard by handle, after its hazard.
-struct End<'a, M: PageMemory>(&'a Inner<M>);
+struct End<'a, M: PageMemory>(&'a Inner<M>, u32);
 
 impl<M: PageMemory> Drop for End<'_, M> {
     #[inline]
     fn drop(&mut self) {
-        self.0.reader_ended();
+        self.0.reader_ended(self.1);
     }
 }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{Inner, PagePool, State, Status};
 use crate::error::AuditError;
-use crate::memory::PageMemory;
+use crate::memory::{FenceState, PageMemory};
 use crate::stamp::PageState;
 
 impl<M: PageMemory> PagePool<M> {
@@ -50,9 +50,11 @@ impl<M: PageMemory> PagePool<M> {
         if state.suspended {
             return Ok(());
         }
+        let own_clean = inner.own_pages_clean.get().is_none_or(|fence| inner.memory.poll(*fence) == FenceState::Done);
+        let null_page = self.null_page().filter(|_| own_clean);
         for page in pages.start..pages.end.min(self.max_pages()) {
             let word = inner.meta(page).word();
-            let should_be_zero = word.state() == PageState::Free || self.null_page() == Some(page);
+            let should_be_zero = word.state() == PageState::Free || null_page == Some(page);
             if should_be_zero && let Some(plane) = inner.find_soiled_plane(page)? {
                 return Err(AuditError::Byte { page, plane });
             }

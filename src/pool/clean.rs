@@ -280,7 +280,8 @@ impl<M: PageMemory> PagePool<M> {
         // The pool's own and the parked pages never pass through a release, so they are cleaned here and waited for by
         // nobody: an own page is never readable, a parked one is cleaned once more when it comes back.
         let own: Vec<CleanPage> = (0..inner.config.own_page_count()).map(whole).collect();
-        let _fence = inner.begin_clean(&own)?;
+        let fence = inner.begin_clean(&own)?;
+        inner.own_pages_clean.get_or_init(|| fence);
         if inner.config.clean_mode() == CleanMode::OnRelease {
             let mut state = inner.state.lock();
             let batch = inner.take_dirty(&mut state, usize::MAX);

@@ -32,7 +32,7 @@ mod tickets;
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -41,9 +41,9 @@ use crate::error::ConfigError;
 use crate::geometry::PageGeometry;
 use crate::handle::PageHandle;
 use crate::id::{Generation, PoolId, PoolIdentity, TransferId, next_pool_identity};
-use crate::memory::PageMemory;
+use crate::memory::{Fence, PageMemory};
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 pub use claims::{ClaimError, ClaimToken};
 pub use clean::{Maintained, Scrubber};
@@ -91,14 +91,14 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) memory: M,
     /// Bytes written so far: the clock by which a page counts as recently written. A hint for zeroing.
     pub(crate) written_bytes: AtomicU64,
-    /// Pages in quarantine, as a hint for guards that end; the truth is behind the lock.
-    pub(crate) quarantine_hint: AtomicU32,
     /// Handoffs that this pool opened as the receiver.
     pub(crate) transfers: AtomicU64,
     /// Reads that were refused, by kind of fault that an operator wants to see.
     pub(crate) refused_reads: AtomicU64,
     /// Raw addresses were given out for writing: all of every page is suspect from then on.
     pub(crate) exposed: AtomicBool,
+    /// The cleaning of the pool's own pages, where the memory starts dirty.
+    pub(crate) own_pages_clean: OnceLock<Fence>,
     pub(crate) state: Mutex<State>,
     /// Serialises resize, suspend and resume, which call the memory outside `state`.
     pub(crate) resizing: Mutex<()>,
@@ -136,10 +136,10 @@ impl<M: PageMemory> PagePool<M> {
             metas,
             memory,
             written_bytes: AtomicU64::new(0),
-            quarantine_hint: AtomicU32::new(0),
             transfers: AtomicU64::new(0),
             refused_reads: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
+            own_pages_clean: OnceLock::new(),
             state: Mutex::new(state),
             resizing: Mutex::new(()),
             dirtied: Condvar::new(),

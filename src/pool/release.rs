@@ -150,7 +150,10 @@ impl<M: PageMemory> Inner<M> {
         if !state.announced.is_empty() {
             self.quarantine_announced(state, first_freed, leaving);
         }
-        self.note_quarantine(state);
+        if !state.quarantined.is_empty() {
+            // A scrubber looks again soon: a guard may have ended before it could know that it is waited for.
+            self.dirtied.notify_one();
+        }
         state.in_hand += leaving.batch.len() as u64;
     }
 
@@ -206,15 +209,6 @@ impl<M: PageMemory> Inner<M> {
         state.announced = announced;
     }
 
-    /// Tells guards that end whether anybody waits for them.
-    pub(crate) fn note_quarantine(&self, state: &State) {
-        self.quarantine_hint.store(state.quarantined.len() as u32, Ordering::Relaxed);
-        if !state.quarantined.is_empty() {
-            // A scrubber looks again soon: a guard may have ended before it could know that it is waited for.
-            self.dirtied.notify_one();
-        }
-    }
-
     /// Sends quarantined pages that nobody touches any more to cleaning. Zeroes nothing.
     pub(crate) fn collect_quarantine(&self, state: &mut State) {
         if state.quarantined.is_empty() {
@@ -232,16 +226,15 @@ impl<M: PageMemory> Inner<M> {
             }
             held
         });
-        self.note_quarantine(state);
         if !state.dirty.is_empty() {
             self.dirtied.notify_one();
         }
     }
 
-    /// Called by a guard by handle that ended: if anybody waits for pages, look whether this was the last reader.
+    /// Called by a guard by handle that ended: if its page was released meanwhile, look whether this was the last reader.
     #[inline]
-    pub(crate) fn reader_ended(&self) {
-        if self.quarantine_hint.load(Ordering::Relaxed) != 0 {
+    pub(crate) fn reader_ended(&self, page: u32) {
+        if self.meta(page).word_for_reader().state() == PageState::Quarantined {
             self.look_at_quarantine();
         }
     }

@@ -133,6 +133,18 @@ pub(crate) struct Model {
 /// A call's outcome: `Ok`, or the name of the error's variant.
 pub(crate) type Outcome = Result<(), &'static str>;
 
+impl Page {
+    /// Why the host keeps off.
+    fn off_limits(&self) -> Outcome {
+        match (self.writing, self.pending, self.holds) {
+            (true, ..) => Err("Busy"),
+            (false, true, 0) => Err("CleaningFailed"),
+            (false, true, _) => Err("Pending"),
+            (false, false, _) => Ok(()),
+        }
+    }
+}
+
 impl Model {
     pub(crate) fn new(geometry: PageGeometry, has_bytes: bool, config: &pagestamp::PoolConfig, max_pages: u32) -> Self {
         let zero: Vec<Vec<u8>> = (0..geometry.planes().len())
@@ -590,7 +602,9 @@ impl Model {
 
     pub(crate) fn end_reader(&mut self, page: u32) {
         self.page(page).readers -= 1;
-        self.collect();
+        if self.pages[page as usize].st == St::Quarantined {
+            self.collect();
+        }
     }
 
     /// Reclaims from one owner, or from everybody: revoked, pages, quarantined.
@@ -712,11 +726,7 @@ impl Model {
         let ordinals = (begin / pt) as usize..end.div_ceil(pt) as usize;
         let touched: Vec<(usize, u32)> = ordinals.filter_map(|at| Some((at, *it.pages.get(at)?))).collect();
         for (_, page) in &touched {
-            match &self.pages[*page as usize] {
-                busy if busy.writing => return Err("Busy"),
-                pending if pending.pending => return Err("Pending"),
-                _ => {}
-            }
+            self.pages[*page as usize].off_limits()?;
         }
         let from = |at: usize| begin.saturating_sub(at as u64 * pt) as u32;
         let moves = |it: &Self| -> Vec<(usize, u32)> {
@@ -851,13 +861,7 @@ impl Model {
         }
         self.poll_fences();
         for at in self.ordinals(from, to) {
-            let page = &self.pages[self.recs[rec].pages[at] as usize];
-            if page.pending {
-                return Err("Pending");
-            }
-            if page.writing {
-                return Err("Busy");
-            }
+            self.pages[self.recs[rec].pages[at] as usize].off_limits()?;
         }
         Ok(())
     }
@@ -869,15 +873,12 @@ impl Model {
             if it.st != St::Live || it.generation != generation {
                 return Err("Stale");
             }
-            if it.pending {
-                if again {
-                    return Err("Pending");
+            match it.off_limits() {
+                Err("Pending") if !again => {
+                    self.poll_fences();
+                    continue;
                 }
-                self.poll_fences();
-                continue;
-            }
-            if it.writing {
-                return Err("Busy");
+                off_limits => off_limits?,
             }
             return if it.owner == Some(owner) { Ok(()) } else { Err("ForeignOwner") };
         }

@@ -72,7 +72,6 @@ pub(crate) struct World {
     bytes: Vec<[Token; TOKENS as usize]>,
     state: Mutex<State>,
     domain: Domain,
-    quarantine_hint: AtomicU32,
 }
 
 /// A guard by handle, as `access::PageGuard`.
@@ -93,7 +92,6 @@ impl World {
             bytes: (0..pages).map(|_| Default::default()).collect(),
             state: Mutex::new(State { free: (0..pages).rev().collect(), ..State::default() }),
             domain: Domain::new(),
-            quarantine_hint: AtomicU32::new(0),
         })
     }
 
@@ -163,7 +161,7 @@ impl World {
     /// As the drop of a `PageGuard`: the hazard ends, then `Inner::reader_ended`.
     pub(crate) fn end_guard(&self, mut guard: Guard) {
         drop(guard.hazard.take());
-        if self.quarantine_hint.load(Ordering::Relaxed) != 0
+        if self.meta(guard.page).word_for_reader().state() == PageState::Quarantined
             && let Ok(mut state) = self.state.try_lock()
         {
             self.collect_quarantine(&mut state);
@@ -222,12 +220,7 @@ impl World {
         }
         let is_free = |page: u32| self.meta(page).word().state() == PageState::Free;
         state.free.extend(go.iter().map(|(page, _)| *page).filter(|page| is_free(*page)));
-        self.note_quarantine(state);
         go.into_iter().filter(|(page, _)| !is_free(*page)).collect()
-    }
-
-    fn note_quarantine(&self, state: &State) {
-        self.quarantine_hint.store(state.quarantined.len() as u32, Ordering::Relaxed);
     }
 
     /// As `Inner::finish_leaving` and `clean_in_hand`: zeroes outside the lock, then frees under it.
@@ -297,7 +290,6 @@ impl World {
             }
             held
         });
-        self.note_quarantine(state);
     }
 
     // ---- taking ----
