@@ -1,7 +1,7 @@
 //! Taking, giving back and reading pages, beside what others do for it: `cargo bench --bench pool`.
 //!
 //! `operation/implementation/parameter`. On a shared machine trust `cargo bench --bench bars`, whose rivals take turns.
-//! kvbm-logical brings 105 packages; it is measured in a package of its own and not here.
+//! kvbm-logical brings 105 packages; so it is not measured here.
 
 #[expect(dead_code, reason = "zeroing has a bench of its own")]
 mod rivals;

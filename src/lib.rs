@@ -1,10 +1,10 @@
-//! A page pool for host and device memory in which every page carries an owner and a generation, so that no request ever
-//! reads another tenant's bytes.
+//! A page pool for host memory in which every page carries an owner and a generation, so that no request ever reads another
+//! tenant's bytes. (Device memory is to come.)
 //!
 //! # The problem
 //!
 //! Systems that pool and reuse memory (the paged KV cache of an inference engine, the session slots of a game server) hand
-//! one tenant's memory to the next. In 2026 a hosted model answered 155 requests with text from other customers' prompts: a
+//! one tenant's memory to the next. In 2026, as was publicly reported, a hosted model answered 155 requests with text from other customers' prompts: a
 //! prompt larger than the pool was rejected, but the rejection was stored where admission did not look; one page of eight
 //! was transferred and declared complete; attention read seven stale pages; the client got HTTP 200. Every step broke an
 //! invariant that no code enforced. Here each is a type or a check:
@@ -69,8 +69,12 @@
 //!
 //! # What it costs
 //!
-//! 24 bytes of stamp per page, 4 in the free list or in a reservation's list (which may have grown to twice its length), one
-//! short lock per reserve and release, none per read. `cargo bench --bench bars` measures all of it beside plain structures.
+//! 28 bytes per page of the memory (24 of stamp, 4 in the free list), and 4 to 8 more while a reservation holds it; one short
+//! lock per reserve and release, none per read. `cargo bench --bench bars` measures all of it beside plain structures.
+//!
+//! # Features
+//!
+//! None. Linux only: elsewhere the build stops.
 //!
 //! # Memories
 //!

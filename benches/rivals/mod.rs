@@ -1,6 +1,6 @@
 //! What is measured, ours and the rivals', each behind one face so that they can take turns.
 //!
-//! kvbm-logical brings 105 packages and belongs to a package of its own; it is not here.
+//! kvbm-logical brings 105 packages and is not here.
 
 pub(crate) mod exchange;
 pub(crate) mod reading;
