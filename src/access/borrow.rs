@@ -86,15 +86,9 @@ impl<'a, M: PageMemory> ReadGuard<'a, M> {
 
     /// The covered pages in order, each with the tokens of it that are covered.
     pub fn pages(&self) -> impl Iterator<Item = PageView<'_, M>> {
-        let page_tokens = u64::from(self.borrow.inner.page_tokens());
-        let (begin, end) = (self.tokens.start, self.tokens.end);
-        let ordinals = if begin < end { begin / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
-        ordinals.filter_map(move |ordinal| {
-            let first = ordinal * page_tokens;
-            let tokens = begin.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32;
-            let page = self.borrow.core.pages.get(ordinal as u32)?;
-            Some(PageView { inner: self.borrow.inner, page, tokens })
-        })
+        let Borrow { inner, core } = &self.borrow;
+        let view = |(ordinal, tokens)| Some(PageView { inner, page: core.pages.get(ordinal as u32)?, tokens });
+        inner.memory.geometry().split_tokens(self.tokens()).filter_map(view)
     }
 
     /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.

@@ -177,14 +177,11 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
     /// Page, first token of the request, and tokens of the page, for each page that the tokens touch.
     fn stretches(&self) -> impl Iterator<Item = (u32, u64, Range<u32>)> {
         let page_tokens = u64::from(self.borrow.inner.page_tokens());
-        let (begin, end) = (self.tokens.start, self.tokens.end);
-        let ordinals = if begin < end { begin / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
-        ordinals.filter_map(move |ordinal| {
-            let first = ordinal * page_tokens;
-            let tokens = begin.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32;
+        let stretch = move |(ordinal, tokens): (u64, Range<u32>)| {
             let page = self.borrow.core.pages.get(ordinal as u32)?;
-            Some((page, first + u64::from(tokens.start), tokens))
-        })
+            Some((page, ordinal * page_tokens + u64::from(tokens.start), tokens))
+        };
+        self.geometry().split_tokens(self.tokens()).filter_map(stretch)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The shape of a page: its tokens and its planes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::fingerprint::{Domain, Encoder};
@@ -166,6 +167,29 @@ impl PageGeometry {
         let token_in_page = token % page_tokens;
         // below page_tokens, which is a u32
         (token / page_tokens, token_in_page as u32)
+    }
+
+    /// Cuts tokens of a sequence at page boundaries: each page's ordinal, and the tokens within it. Nothing for a range
+    /// that is empty or runs backward.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagestamp::{PageGeometry, Plane};
+    /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+    /// let pieces: Vec<_> = geometry.split_tokens(14..33).collect();
+    /// assert_eq!(pieces, [(0, 14..16), (1, 0..16), (2, 0..1)]);
+    /// # Ok::<(), pagestamp::geometry::GeometryError>(())
+    /// ```
+    pub fn split_tokens(&self, tokens: Range<u64>) -> impl Iterator<Item = (u64, Range<u32>)> + use<> {
+        let page_tokens = u64::from(self.page_tokens);
+        let Range { start, end } = tokens;
+        let ordinals = if start < end { start / page_tokens..end.div_ceil(page_tokens) } else { 0..0 };
+        ordinals.map(move |ordinal| {
+            let first = ordinal * page_tokens;
+            // both at most page_tokens, which is a u32
+            (ordinal, start.saturating_sub(first) as u32..(end - first).min(page_tokens) as u32)
+        })
     }
 
     /// Returns the bytes that `pages` pages of one plane span when their starts are `stride_bytes` apart.

@@ -210,3 +210,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn pieces_of_a_range_of_tokens_are_whole_ordered_and_within_their_pages() {
+    let shape = page(16, &[(1, 8)]).expect("valid");
+    for (start, end) in
+        [(0, 0), (5, 5), (9, 3), (0, 1), (0, 16), (15, 17), (16, 48), (3, 100), (u64::MAX - 20, u64::MAX)]
+    {
+        let mut at = start;
+        for (ordinal, tokens) in shape.split_tokens(start..end) {
+            assert_eq!(ordinal * 16 + u64::from(tokens.start), at, "{start}..{end}");
+            assert!(tokens.start < tokens.end && tokens.end <= 16, "{start}..{end}: {tokens:?}");
+            at = ordinal * 16 + u64::from(tokens.end);
+        }
+        assert_eq!(at, end.max(start), "{start}..{end}");
+    }
+}
