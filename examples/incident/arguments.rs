@@ -73,7 +73,7 @@ impl Arguments {
         let (mut model, mut secret, mut output) = (None, None, Output::Text);
         while let Some(argument) = arguments.next() {
             let (option, value) = split(&argument);
-            let mut value = || value.or_else(|| arguments.next());
+            let value = || value.or_else(|| arguments.next());
             match option.to_str() {
                 Some("--help" | "-h") => return Ok(Self::Help),
                 Some("--json") => output = Output::Json,

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 
 use crate::checked::{Checked, Layer, LayerName};
 use crate::json::Object;
+use crate::prompts::PUBLIC;
 use crate::tenant_a::TenantA;
 use crate::unchecked::Unchecked;
 
@@ -96,6 +97,7 @@ impl<W: Write> Report<W> {
         let honest = &checked.honest;
         self.line(format_args!("pagestamp: honest   requests of both tenants, prefill to decode"))?;
         self.line(format_args!("  tenant A receives {:?}", honest.answer_a))?;
+        self.line(format_args!("  tenant B asks     {PUBLIC:?}"))?;
         self.line(format_args!("  tenant B receives {:?}", honest.answer_b))?;
         let same = if honest.bit_identical { "bit-identical to" } else { "DIFFERENT from" };
         self.line(format_args!("  {} logits, {same} those of one buffer per tenant", grouped(honest.logits)))?;
@@ -264,7 +266,8 @@ mod tests {
         let (held, failed) = (print(true), print(false));
         assert!(held.contains("gate     pool smaller than what is advertised\n  refused: said\n"), "{held}");
         assert!(held.contains("zero     raw bytes of released pages\n  clean: said\n"), "{held}");
-        assert!(held.contains("tenant A receives \"its S\"\n  tenant B receives \"x\"\n"), "{held}");
+        assert!(held.contains("tenant A receives \"its S\"\n  tenant B asks"), "{held}");
+        assert!(held.contains("\n  tenant B receives \"x\"\n"), "{held}");
         assert_eq!((held.matches("refused").count(), failed.matches("NOT REFUSED").count()), (4, 4));
         assert!(failed.contains("  NOT CLEAN: said\n"), "{failed}");
     }
