@@ -82,6 +82,9 @@ impl Arguments {
                 _ => return Err(ArgumentError::Unknown { argument }),
             }
         }
+        if model.as_ref().is_some_and(|model| model.is_empty()) {
+            return Err(ArgumentError::NoValue { option: "--model" });
+        }
         let secret = secret.unwrap_or_else(|| DEFAULT_SECRET.into());
         let secret = secret.into_string().map_err(|_| ArgumentError::NotText { option: "--secret" })?;
         Ok(Self::Run { model: model.map(PathBuf::from), secret, output })
@@ -138,6 +141,7 @@ mod tests {
         assert_eq!(parse(&["--secret=s t", "--model=m"]), Ok(both("m", "s t")));
         assert_eq!(parse(&["--model=a=b", "--secret="]), Ok(both("a=b", "")));
         assert_eq!(parse(&["--secret", "--model=m", "--model", "--json"]), Ok(both("--json", "--model=m")));
+        assert_eq!(parse(&["--model="]), Err(ArgumentError::NoValue { option: "--model" }));
         assert_eq!(parse(&["--secret=a", "--secret", "b"]), Err(ArgumentError::Twice { option: "--secret" }));
         for unknown in ["--json=yes", "--models=m", "--secrets", "=", "--help="] {
             assert_eq!(parse(&[unknown]), Err(ArgumentError::Unknown { argument: unknown.into() }));
