@@ -101,7 +101,7 @@ impl<W: Write> Report<W> {
         self.line(format_args!("  tenant B receives {:?}", honest.answer_b))?;
         let same = if honest.bit_identical { "bit-identical to" } else { "DIFFERENT from" };
         self.line(format_args!("  {} logits, {same} those of one buffer per tenant", grouped(honest.logits)))?;
-        self.line(format_args!("pagestamp: audit    every page of both pools, headers and bytes"))?;
+        self.line(format_args!("pagestamp: audit    both pools add up, free pages are zero"))?;
         self.line(format_args!("  {}", checked.audit))
     }
 
