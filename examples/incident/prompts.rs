@@ -75,5 +75,5 @@ fn memo(secret: &str) -> String {
 /// What runs in place of tenant B's rejected request: one special token that stands for nothing.
 pub(crate) const PLACEHOLDER: &str = "<|endoftext|>";
 
-/// A short prompt for the comparison of caches; no part of it is secret.
-pub(crate) const PUBLIC: &str = "The three largest cities of Portugal are Lisbon, Porto and";
+/// Tenant B's honest prompt; it shares no name with tenant A's.
+pub(crate) const PUBLIC: &str = "The three largest cities of France are Paris, Marseille and";

@@ -6,7 +6,7 @@ use pagestamp::geometry::Slice;
 use pagestamp::handoff::{Checksum, Digester, Inbound, Offer, Outbound, Receipt};
 use pagestamp::{AdmitError, CapacityPlan, HostMemory, Request};
 
-use crate::checked::{Layer, Scene};
+use crate::checked::{Layer, LayerName, Scene};
 use crate::kv_cache::PAGE_TOKENS;
 use crate::pooled::{self, Pages, Pooled};
 use crate::prompts::{ANSWER_TOKENS, CLAIM_PAGES, CLAIM_TOKENS};
@@ -29,7 +29,7 @@ pub(crate) fn layer(scene: &Scene<'_>) -> Result<Layer, Failure> {
     let honest = declare(scene, Claim::OfOnePage)?;
     let lying = declare(scene, Claim::OfAllPages)?;
     let refused = sender_refused && honest.is_some() && lying.is_some();
-    Ok(Layer::new("receipt", refused, honest.unwrap_or_default()))
+    Ok(Layer::new(LayerName::Receipt, refused, honest.unwrap_or_default()))
 }
 
 /// What the engine writes into the receipt.

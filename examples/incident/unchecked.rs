@@ -33,6 +33,13 @@ pub(crate) struct Unchecked {
     pub(crate) rejection: Option<OutOfPages>,
 }
 
+impl Unchecked {
+    /// Says whether B's answer holds A's secret.
+    pub(crate) fn leaks(&self, secret: &str) -> bool {
+        self.answer.contains(secret)
+    }
+}
+
 /// The answer does not hold the secret, so the example has not shown what it is here to show.
 #[derive(Debug)]
 pub(crate) struct NotLeaked;

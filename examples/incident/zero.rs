@@ -6,11 +6,12 @@ use std::error::Error;
 use pagestamp::memory::HostBytes;
 use pagestamp::{HostMemory, PageHandle};
 
-use crate::checked::{Layer, Scene};
+use crate::checked::{Layer, LayerName, Scene};
 use crate::contiguous::Contiguous;
 use crate::kv_cache::{KvCache, KvStep, PAGE_TOKENS, load_floats};
 use crate::pooled::Pages;
 use crate::prompts::{ANSWER_TOKENS, CLAIM_TOKENS};
+use crate::report::grouped;
 
 /// Releases tenant A's pages, looks at them through their addresses, and lets the model attend over what is there.
 pub(crate) fn layer(
@@ -27,8 +28,8 @@ pub(crate) fn layer(
     let left = after.iter().flatten().filter(|byte| **byte != 0).count();
     let leaked = answer_from(scene, &after)?.contains(scene.secret);
     let bytes: usize = after.iter().map(Vec::len).sum();
-    let error = format!("{left} of {bytes} bytes of {} released pages are left", handles.len());
-    Ok(Layer::new("zero", left == 0 && !leaked, error))
+    let error = format!("{} of {} bytes of {} released pages are left", grouped(left), grouped(bytes), handles.len());
+    Ok(Layer::new(LayerName::Zero, left == 0 && !leaked, error))
 }
 
 /// The bytes of pages, plane by plane, whoever they belong to.
