@@ -41,7 +41,7 @@ pub struct PoolStats {
     pub usable_pages: u64,
     /// The capacity epoch.
     pub epoch: u64,
-    /// Reservations and admissions that exist, revoked ones that were not dropped included.
+    /// Reservations and admissions that exist. Revoked ones count until they are dropped, or until their last borrow ends.
     pub reservations: u64,
     /// Open tickets.
     pub tickets: u64,
@@ -57,7 +57,7 @@ pub struct PoolStats {
     pub pages_released: u64,
     /// Pages zeroed.
     pub pages_cleaned: u64,
-    /// Bytes zeroed.
+    /// Bytes whose zeroing was begun; on a device it may still run, or fail (see `poisoned_pages`).
     pub bytes_zeroed: u64,
     /// Times that the memory refused to clean, or panicked.
     pub clean_errors: u64,
