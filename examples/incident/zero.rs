@@ -27,6 +27,9 @@ pub(crate) fn layer(
     let after = raw_bytes(scene, handles);
     let left = after.iter().flatten().filter(|byte| **byte != 0).count();
     let leaked = answer_from(scene, &after)?.contains(scene.secret);
+    if leaked && left == 0 {
+        return Err("the model says this secret by itself, over zeros: it shows nothing; take another one".into());
+    }
     let bytes: usize = after.iter().map(Vec::len).sum();
     let error = format!("{} of {} bytes of {} released pages are left", grouped(left), grouped(bytes), handles.len());
     Ok(Layer::new(LayerName::Zero, left == 0 && !leaked, error))
