@@ -236,7 +236,7 @@ impl Scene<'_> {
         Ok(Layer::new(LayerName::Stale, all, format!("{} of {} handles: {first}", errors.len() / 2, handles.len())))
     }
 
-    /// Honest requests of both tenants complete, from prefill over the handoff to decode, bit for bit as in one buffer.
+    /// Honest requests of both tenants complete, A's from prefill over the handoff to decode, bit for bit as in one buffer.
     fn honest(&self) -> Result<Honest, Failure> {
         let pages = receipt::honest_handoff(self)?;
         let mut pages_a = pages;

@@ -95,7 +95,7 @@ impl<W: Write> Report<W> {
             self.layer(layer)?;
         }
         let honest = &checked.honest;
-        self.line(format_args!("pagestamp: honest   requests of both tenants, prefill to decode"))?;
+        self.line(format_args!("pagestamp: honest   requests of both tenants, A over a handoff"))?;
         self.line(format_args!("  tenant A receives {:?}", honest.answer_a))?;
         self.line(format_args!("  tenant B asks     {PUBLIC:?}"))?;
         self.line(format_args!("  tenant B receives {:?}", honest.answer_b))?;
