@@ -1,7 +1,8 @@
 //! The gate: no page without an admission, no admission without a proof that the live pool carries the largest request.
 //!
 //! *Owns* the plan, the proof, the request, and its two ends [`Admitted`] and [`Rejected`]. *Does not know* how pages are
-//! kept. The seed incident began here: a pool smaller than the advertised context, and a rejection that did not stick.
+//! kept. The incident on the crate's front page began here: a pool smaller than the advertised context, and a rejection
+//! that did not stick.
 
 use std::fmt;
 
