@@ -5,8 +5,8 @@ use pagestamp::geometry::{Dtype, ElementFormat, GeometryError, HeadCache, KvLayo
 use pagestamp::memory::MemoryError;
 use pagestamp::{
     AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ConfigError, Error, ExtentError,
-    GrowError, Inbound, InboundError, LandError, NotAccepted, NullMemory, OpenError, Outbound, OutboundError, OwnPages,
-    OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request,
+    GrowError, HolderId, Inbound, InboundError, LandError, NotAccepted, NullMemory, OpenError, Outbound, OutboundError,
+    OwnPages, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request,
     ReserveError, ResizeError, SealError, SuspendError, TicketError, UnfitPool, WriteError,
 };
 
@@ -67,7 +67,7 @@ fn all_the_way(tokens: u64, step: u32) -> Result<u64, Error> {
     kv.grow(if step == 2 { 0 } else { tokens })?;
     kv.assume_written(tokens)?;
     kv.commit(if step == 3 { tokens + 1 } else { tokens })?;
-    kv.pin_read(0..if step == 4 { 9 } else { 1 }, pagestamp::HolderId(1), None)?;
+    kv.pin_read(0..if step == 4 { 9 } else { 1 }, HolderId(1), None)?;
     if step == 5 {
         drop(Outbound::seal(kv, &model, &slice)?);
     } else if step == 6 {
@@ -110,4 +110,28 @@ fn a_refusal_that_becomes_an_error_gives_its_pages_back() {
     let error = Error::from(admitted.reserve(65).unwrap_err());
     assert!(matches!(error, Error::Reserve(_)), "{error:?}");
     assert_eq!((pool.stats().promised_pages, pool.stats().free_pages), (0, 4));
+}
+
+#[test]
+fn texts_say_what_was_asked_what_is_there_and_what_to_do() {
+    let (pool, proof) = stage();
+    let mut kv = pool.reserve(&proof, Request::new(owner(1), 32), 32).unwrap();
+    let handles: Vec<_> = kv.handles().collect();
+    let no_plane = kv.writer(1).unwrap().plane(3, &[0; 64]).unwrap_err();
+    let seen = [
+        kv.write(1, &[]).unwrap_err().to_string(),
+        no_plane.to_string(),
+        kv.pin_read(0..9, HolderId(1), None).unwrap_err().to_string(),
+        pool.release_pages(owner(2), &handles).unwrap_err().to_string(),
+        pool.close().unwrap_err().to_string(),
+    ];
+    let expected = [
+        "0 slices were given; the pool has 1 planes, and each needs one",
+        "plane 3 was asked for; the pool has 1",
+        "pages up to 9 were asked for; the reservation has 2",
+        &format!("handle 0 cannot be used by this owner: page {} does not belong to owner 2", handles[0].index()),
+        "1 clones, reservations or scrubbers still use the pool, 2 pages are live, 0 held or not zero yet, 0 tickets open; \
+         end them",
+    ];
+    assert_eq!(seen, expected);
 }
