@@ -24,11 +24,11 @@
 //! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |
 //! | [`GrowError::Revoked`], [`WriteError::Revoked`] | no; ask anew | 503 | the owner was reclaimed, erased or the pool suspended |
 //! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
-//! | [`AdmitError::Claim`] | by its [`ClaimError`](crate::ClaimError): `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
+//! | [`AdmitError::Claim`] | by its [`ClaimError`]: `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
 //! | [`TicketError::Busy`] | yes, after the reader or the ticket | 503 | as `ReadError::Busy` |
 //! | [`TicketError::Unknown`] | no | none | a completion for a transfer that never was: counted, look at the peer |
 //! | [`ReleaseError`] | no | 500 | a double release or a wrong list: nothing was released |
-//! | [`ConfigError`], [`GeometryError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
+//! | [`ConfigError`], [`GeometryError`], [`LayoutError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
 //! | [`ResizeError`], [`SuspendError`], [`CloseError`](crate::CloseError) | after what they name ended | none | end the tickets or admissions they count |
 //! | [`AuditError`] | no | stop serving | a defect of this library, or somebody wrote through addresses: keep the process, tell us |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
