@@ -1,7 +1,8 @@
 //! The gate: no page without an admission, no admission without a proof that the live pool carries the largest request.
 //!
 //! *Owns* the plan, the proof, the request, and its two ends [`Admitted`] and [`Rejected`]. *Does not know* how pages are
-//! kept. The seed incident began here: a pool smaller than the advertised context, and a rejection that did not stick.
+//! kept. The incident on the crate's front page began here: a pool smaller than the advertised context, and a rejection
+//! that did not stick.
 
 use std::fmt;
 
@@ -269,7 +270,31 @@ impl std::error::Error for Rejected {
 
 /// A request that was admitted: its pages are promised, growth included, and reserving them cannot fail for lack of room.
 ///
-/// Dropping it gives the promise back. It is used once:
+/// Dropping it gives the promise back.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{AdmitError, CapacityPlan, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request};
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+/// let pool = PagePool::new(PoolConfig::new(6), NullMemory::new(geometry, 6)?)?; // 4 pages for requests
+/// let proof = pool.prove(CapacityPlan::new(64))?;
+/// let owner = OwnerId::new(7).ok_or("zero")?;
+///
+/// let admitted = pool.admit(&proof, Request::new(owner, 48))?; // 3 pages are promised
+/// let Err(AdmitError::Full { request, needed_pages, .. }) = pool.admit(&proof, Request::new(owner, 32)) else {
+///     return Err("2 pages, and 1 is promised to nobody".into());
+/// };
+/// assert_eq!(needed_pages, 2);
+///
+/// let mut kv = admitted.reserve(16)?; // the prompt
+/// kv.grow(48)?; // the answer: it cannot fail
+/// kv.release();
+/// assert_eq!(pool.admit(&proof, request)?.max_tokens(), 32, "the request came back, and now it fits");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// It is used once:
 ///
 /// ```compile_fail,E0382
 /// # use pagestamp::*;

@@ -9,10 +9,13 @@ use crate::id::Generation;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum CleanMode {
-    /// By the release itself, outside the lock, its own pages only.
+    /// By the release itself, outside the lock, its own pages only. Pages that a guard, a borrow or a ticket held when they
+    /// were released are not zeroed when that ends, which would make a reader pay: from then on they wait as under
+    /// [`Later`](Self::Later).
     #[default]
     OnRelease,
-    /// By [`maintain`](crate::PagePool::maintain), a [`Scrubber`](crate::Scrubber), or the admission that needs the page.
+    /// By [`maintain`](crate::PagePool::maintain), a [`Scrubber`](crate::Scrubber), or at the latest the admission that needs
+    /// the page zero.
     Later,
 }
 

@@ -182,17 +182,14 @@ impl TransferId {
     /// From the low bit: sequence 64, pool 32, nonce 24, and 8 bits that are zero.
     #[must_use]
     pub fn to_bits(self) -> u128 {
-        u128::from(self.identity.nonce) << 96 | u128::from(self.identity.pool.get()) << 64 | u128::from(self.sequence())
+        pack(self.identity, self.sequence)
     }
 
     /// Unpacks what [`to_bits`](Self::to_bits) packed. `None` when the pool or the sequence is zero, or one of the 8 high
     /// bits is not.
     #[must_use]
     pub fn from_bits(bits: u128) -> Option<Self> {
-        let pool = PoolId::new((bits >> 64) as u32)?;
-        let sequence = NonZeroU64::new(bits as u64)?;
-        let nonce = u32::try_from(bits >> 96).ok().filter(|nonce| *nonce < 1 << NONCE_BITS)?;
-        Some(Self { identity: PoolIdentity { pool, nonce }, sequence })
+        unpack(bits).map(|(identity, sequence)| Self { identity, sequence })
     }
 }
 
@@ -217,6 +214,19 @@ pub(crate) struct PoolIdentity {
 
 /// Bits of the random part of a handle.
 pub(crate) const NONCE_BITS: u32 = 24;
+
+/// Packs what a pool counts. From the low bit: sequence 64, pool 32, nonce 24, and 8 bits that are zero.
+pub(crate) fn pack(identity: PoolIdentity, sequence: NonZeroU64) -> u128 {
+    u128::from(identity.nonce) << 96 | u128::from(identity.pool.get()) << 64 | u128::from(sequence.get())
+}
+
+/// Unpacks what [`pack`] packed; `None` for what it never gives.
+pub(crate) fn unpack(bits: u128) -> Option<(PoolIdentity, NonZeroU64)> {
+    let pool = PoolId::new((bits >> 64) as u32)?;
+    let sequence = NonZeroU64::new(bits as u64)?;
+    let nonce = u32::try_from(bits >> 96).ok().filter(|nonce| *nonce < 1 << NONCE_BITS)?;
+    Some((PoolIdentity { pool, nonce }, sequence))
+}
 
 /// Gives the next pool identity; `None` once 2^32 - 1 pools were made in this process.
 ///

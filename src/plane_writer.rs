@@ -21,6 +21,25 @@ pub(crate) fn check_length(plane: usize, tokens: u64, src: &[u8], token_bytes: u
 
 /// Some tokens that are being written plane by plane.
 ///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{CapacityPlan, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request};
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 4), Plane::per_token(1, 4)])?; // K and V of one layer
+/// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+/// let owner = OwnerId::new(7).ok_or("zero")?;
+/// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(owner, 16), 16)?;
+///
+/// let mut writer = kv.writer(2)?;
+/// writer.plane(0, &[1; 8])?;
+/// assert_eq!(writer.run(0, 0, 0)?, [1; 8]); // attention of the layer has it already
+/// assert_eq!(writer.missing_planes(), 1); // for everybody else nothing is written
+/// writer.plane(1, &[2; 8])?;
+/// drop(writer);
+/// assert_eq!(kv.written_tokens(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// While it lives nobody reads through the reservation:
 ///
 /// ```compile_fail,E0502

@@ -261,7 +261,8 @@ impl<M: PageMemory> Reservation<M> {
         Ok(())
     }
 
-    /// Appends tokens. `planes[p]` is `[tokens, runs, run_bytes]` of plane `p`, token by token.
+    /// Appends tokens. `planes[p]` is `[tokens, runs, run_bytes]` of plane `p`, token by token. [`writer`](Self::writer)
+    /// takes the planes one after the other.
     ///
     /// # Cost
     ///
@@ -275,6 +276,28 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// [`WriteError`]: no token counts as written that did not before. After [`WriteError::Memory`] bytes past the written
     /// extent may have changed; nobody can read them, and they are zeroed on release.
+    ///
+    /// # Examples
+    ///
+    /// Two tokens in a plane of 4 bytes a token and in one of 2 heads with 3 bytes each:
+    ///
+    /// ```
+    /// use pagestamp::{CapacityPlan, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request};
+    /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 4), Plane::per_token(2, 3)])?;
+    /// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+    /// let owner = OwnerId::new(7).ok_or("zero")?;
+    /// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(owner, 16), 16)?;
+    ///
+    /// let latent = [1, 1, 1, 1, 2, 2, 2, 2]; // token 0, token 1
+    /// let heads = [10, 10, 10, 11, 11, 11, 20, 20, 20, 21, 21, 21]; // token 0: head 0, head 1; token 1: the same
+    /// kv.write(2, &[&latent, &heads])?;
+    ///
+    /// let guard = kv.read(0..2)?;
+    /// let page = guard.pages().next().ok_or("no page")?;
+    /// assert_eq!(page.run(0, 0)?, latent);
+    /// assert_eq!(page.run(1, 1)?, [11, 11, 11, 21, 21, 21], "head 1 lies together, whatever the order it came in");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn write(&mut self, tokens: u64, planes: &[&[u8]]) -> Result<(), WriteError> {
         let shapes = self.pool().geometry().planes();
         if planes.len() != shapes.len() {
@@ -465,7 +488,8 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// # Cost
     ///
-    /// One read-modify-write on the reservation's own line, and one more when the guard ends.
+    /// One read-modify-write on the reservation's own line, and one more when the guard ends: about twice a
+    /// [read by handle](PagePool::read) (19 ns against 10, measured once), which writes to no line that others use.
     ///
     /// # Errors
     ///
@@ -513,7 +537,7 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Lets an outside party read the pages with these ordinals (a sender, an offload copy) until its ticket ends. The
-    /// reservation may be released meanwhile: the pages stay quarantined.
+    /// reservation may be released meanwhile: the pages stay quarantined. [`TicketId`] shows a ticket's life.
     ///
     /// # Errors
     ///

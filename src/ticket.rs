@@ -4,11 +4,11 @@
 //! overdue and visible, nothing more.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use crate::id::PoolId;
+use crate::id::{PoolId, PoolIdentity, pack, unpack};
 use crate::lease::Core;
-use crate::pool::TicketKey;
 
 /// Names the outside party that holds a ticket: a peer, a rank, a copy job. The caller's own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,31 +23,76 @@ pub enum Access {
     Write,
 }
 
-/// Names one ticket. `Copy`, so that it can travel with a message; never used twice within the life of a pool.
+/// Names one ticket. `Copy`, and with a 128-bit form, so that it can travel with a message; never used twice within the
+/// life of a pool.
+///
+/// It holds the pool's id and random part, as a [`TransferId`](crate::TransferId) does: a completion that comes after a
+/// restart, or for another pool, is for a ticket that this pool never gave.
+///
+/// # Examples
+///
+/// A transfer engine reads a page; its completion comes back as a message.
+///
+/// ```
+/// use pagestamp::{CapacityPlan, HolderId, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request, TicketId};
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+/// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+/// let alice = OwnerId::new(1).ok_or("zero")?;
+/// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(alice, 16), 16)?;
+/// kv.write(16, &[&[7; 16 * 64]])?;
+///
+/// let ticket = kv.pin_read(0..1, HolderId(3), Some(1_000))?; // overdue at 1,000 ns of the caller's clock
+/// assert_eq!(kv.release().quarantined_pages, 1); // nobody has the page while it is read
+/// let overdue = pool.overdue_tickets(2_000);
+/// assert_eq!((overdue.len(), overdue[0].holder), (1, HolderId(3))); // shown, and still open
+///
+/// let message = ticket.to_bits();
+/// let ended = TicketId::from_bits(message).ok_or("no ticket")?;
+/// // SAFETY: (1) the engine reported the transfer's end, after its last access to the page.
+/// unsafe { pool.ticket_done(ended) }?;
+/// pool.maintain(1); // zeroes the page that the ticket had held
+/// assert_eq!(pool.stats().free_pages, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TicketId {
-    pub(crate) pool: PoolId,
-    pub(crate) sequence: u64,
-    pub(crate) key: TicketKey,
+    pub(crate) identity: PoolIdentity,
+    pub(crate) sequence: NonZeroU64,
 }
 
 impl TicketId {
     /// The pool that gave it.
     #[must_use]
     pub const fn pool(&self) -> PoolId {
-        self.pool
+        self.identity.pool
     }
 
     /// Its number: the tickets of a pool are counted from 1.
     #[must_use]
     pub const fn sequence(&self) -> u64 {
-        self.sequence
+        self.sequence.get()
+    }
+
+    /// Packs the id for C, C++, Python or the wire; never zero.
+    ///
+    /// From the low bit: sequence 64, pool 32, nonce 24, and 8 bits that are zero. A ticket and a transfer of one pool may
+    /// have equal bits: a message says which of them it names.
+    #[must_use]
+    pub fn to_bits(self) -> u128 {
+        pack(self.identity, self.sequence)
+    }
+
+    /// Unpacks what [`to_bits`](Self::to_bits) packed. `None` when the pool or the sequence is zero, or one of the 8 high
+    /// bits is not. Whether the pool gave such a ticket is seen when it is ended.
+    #[must_use]
+    pub fn from_bits(bits: u128) -> Option<Self> {
+        unpack(bits).map(|(identity, sequence)| Self { identity, sequence })
     }
 }
 
 impl fmt::Debug for TicketId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ticket {} of {:?}", self.sequence, self.pool)
+        write!(f, "ticket {} of {:?}", self.sequence, self.identity.pool)
     }
 }
 
@@ -76,11 +121,29 @@ pub struct TicketInfo {
 /// An open ticket, as the pool keeps it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) sequence: u64,
     pub(crate) holder: HolderId,
     pub(crate) access: Access,
     pub(crate) pages: Vec<u32>,
     pub(crate) deadline_ns: Option<u64>,
     /// The reservation whose open write tickets it counts among.
     pub(crate) core: Option<Arc<Core>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::next_pool_identity;
+
+    // C7
+    #[test]
+    fn the_128_bit_form_of_a_ticket_keeps_every_field_and_refuses_what_is_none() {
+        let identity = next_pool_identity().expect("ids are left");
+        let id = TicketId { identity, sequence: NonZeroU64::MAX };
+        assert_eq!(TicketId::from_bits(id.to_bits()), Some(id));
+        assert_eq!(size_of::<Option<TicketId>>(), 16);
+        assert_eq!(TicketId::from_bits(0), None);
+        assert_eq!(TicketId::from_bits(id.to_bits() >> 64 << 64), None, "sequence 0");
+        assert_eq!(TicketId::from_bits(1), None, "pool 0");
+        assert_eq!(TicketId::from_bits(id.to_bits() | 1 << 120), None, "a bit that means nothing");
+    }
 }

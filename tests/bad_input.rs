@@ -12,9 +12,9 @@ use pagestamp::memory::{
 };
 use pagestamp::{
     AdmitError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ClaimToken, ConfigError, ExtentError,
-    Generation, GrowError, HolderId, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry, PageHandle, PagePool,
-    PageState, Plane, PoolConfig, PoolStats, ReadError, RejectReason, ReleaseError, Request, Reservation, ReserveError,
-    ResizeError, Resized, SuspendError, TicketError, WriteError,
+    Generation, GrowError, HeldMemory, HolderId, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry, PageHandle,
+    PagePool, PageState, Plane, PoolConfig, PoolStats, ReadError, RejectReason, ReleaseError, Request, Reservation,
+    ReserveError, ResizeError, Resized, SuspendError, TicketError, WriteError,
 };
 
 const P: u64 = 16;
@@ -770,4 +770,74 @@ fn a_claim_that_asks_for_a_promise_only_is_refused_and_not_ignored() {
     };
     assert_eq!(s.pool.stats(), before);
     drop(s.pool.reserve(&s.proof, request, P).unwrap());
+}
+
+/// Owner 1 left its bytes in the one page of a pool, and owner 2 has it on a lane before they are zeroed: the cleaning
+/// fails, once or twice.
+fn cleaning_fails_for_a_lane(fails_again: bool) {
+    let memory = HeldMemory::new(geometry(), 1).unwrap();
+    let control = memory.control();
+    let pool = PagePool::new(PoolConfig::new(1).with_own_pages(OwnPages::None), memory).unwrap();
+    let proof = pool.prove(CapacityPlan::new(P)).unwrap();
+    let mut kv = pool.reserve(&proof, Request::new(owner(1), P), P).unwrap();
+    kv.write(P, &[&[0xA5; 128], &[0xA5; 96]]).unwrap();
+    kv.release();
+
+    let request = Request::new(owner(2), P).on_lane(Lane::from_raw(7));
+    let mut kv = pool.reserve(&proof, request, P).unwrap();
+    let handle = kv.handle(0).unwrap();
+    kv.assume_written(4).unwrap();
+    let mut answers = || {
+        let by_handle = pool.check(owner(2), handle).unwrap_err();
+        let reads = [by_handle, kv.read(0..4).map(drop).unwrap_err()];
+        (reads, kv.write(1, &[&[2; 8], &[2; 6]]).unwrap_err(), kv.writer(1).map(drop).unwrap_err())
+    };
+    for _ in 0..2 {
+        let pending = ReadError::Pending { page: 0 };
+        let write = WriteError::Pending { page: 0 };
+        assert_eq!(answers(), ([pending.clone(), pending], write.clone(), write), "the fence is open");
+        pool.maintain(9);
+    }
+    assert!(control.fail_next().is_some());
+    for _ in 0..2 {
+        let failed = ReadError::CleaningFailed { page: 0 };
+        let write = WriteError::CleaningFailed { page: 0 };
+        assert_eq!(answers(), ([failed.clone(), failed], write.clone(), write), "waiting helps no more");
+        pool.maintain(9);
+    }
+    pool.audit().unwrap();
+
+    kv.release();
+    assert_eq!(pool.stats().live_pages, 0);
+    pool.maintain(9);
+    if fails_again {
+        assert!(control.fail_next().is_some(), "the release cleans the page anew");
+        pool.maintain(9);
+        let stats = pool.stats();
+        assert_eq!((stats.retired_pages, stats.poisoned_pages, stats.free_pages), (1, 1, 0));
+        assert!(pool.reserve(&proof, Request::new(owner(3), P), P).is_err(), "nobody has it again");
+    } else {
+        assert_eq!(control.finish_all(), 1, "the release cleans the page anew");
+        let mut kv = pool.reserve(&proof, Request::new(owner(3), P), P).unwrap();
+        kv.assume_written(P).unwrap();
+        let guard = kv.read(0..P).unwrap();
+        let (mut one, mut two) = ([1; 128], [1; 96]);
+        guard.copy(0, &mut one).unwrap();
+        guard.copy(1, &mut two).unwrap();
+        assert_eq!((one, two), ([0; 128], [0; 96]), "another tenant's bytes");
+    }
+    pool.audit().unwrap();
+    pool.audit_bytes(0..u32::MAX).unwrap();
+}
+
+// C3, C11
+#[test]
+fn a_page_whose_cleaning_failed_says_so_and_is_zero_for_its_next_owner() {
+    cleaning_fails_for_a_lane(false);
+}
+
+// C1, C3
+#[test]
+fn a_page_whose_cleaning_failed_twice_is_nobodys_again() {
+    cleaning_fails_for_a_lane(true);
 }

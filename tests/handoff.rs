@@ -508,6 +508,10 @@ fn drafts_are_not_sealed_and_do_not_travel() {
     kv.commit(24).expect("written");
     let outbound = Outbound::seal(kv, &world.model, &world.slice).expect("it is sealed");
     assert_eq!((outbound.tokens(), outbound.pages()), (24, 2));
+    assert_eq!(outbound.handles().count(), 2, "the page of the draft alone is not for the wire");
+    assert_eq!(outbound.read(0..24).expect("sealed").tokens(), 0..24);
+    let draft = outbound.read(24..25).expect_err("a draft");
+    assert_eq!(draft, ReadError::Unwritten { to_tokens: 25, written_tokens: 24 });
     let with_draft = outbound.check(&world.open(33, 33).offer());
     assert!(matches!(with_draft, Err(OutboundError::Pages { expected_pages: 2, found_pages: 3, .. })));
     let mut inbound = world.open(33, 24);

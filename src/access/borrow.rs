@@ -33,7 +33,11 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     }
 }
 
-/// The written tokens of a reservation that are being read.
+/// The written tokens of a reservation that are being read: copied by [`copy`](Self::copy), or looked at in place, where the
+/// memory is the host's, by [`pages`](Self::pages) and [`PageView::run`].
+///
+/// Pages that a reclaim took meanwhile are not zeroed when the guard ends: [`maintain`](crate::PagePool::maintain), a
+/// [`Scrubber`](crate::Scrubber), or at the latest the admission that needs them does that.
 ///
 /// While it lives the reservation is neither released nor written nor rolled back:
 ///
@@ -84,7 +88,8 @@ impl<'a, M: PageMemory> ReadGuard<'a, M> {
         self.tokens.clone()
     }
 
-    /// The covered pages in order, each with the tokens of it that are covered.
+    /// The covered pages in order, each with the tokens of it that are covered. Slices are had page by page, by
+    /// [`PageView::run`].
     pub fn pages(&self) -> impl Iterator<Item = PageView<'_, M>> {
         let Borrow { inner, core } = &self.borrow;
         let view = |(ordinal, tokens)| Some(PageView { inner, page: core.pages.get(ordinal as u32)?, tokens });

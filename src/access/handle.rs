@@ -102,7 +102,8 @@ impl<M: PageMemory> PagePool<M> {
     /// Reads a page by handle, without a lock: for threads, FFI and engines that do not have the reservation at hand.
     ///
     /// The guard keeps the page from being reused; it does not keep its owner from releasing it. It covers the tokens
-    /// that were written when it was taken.
+    /// that were written when it was taken: a page of which nothing is written gives a guard of 0 tokens, where
+    /// [`Reservation::read`](crate::Reservation::read), which is told how many, answers [`ReadError::Unwritten`].
     ///
     /// # Cost
     ///
@@ -143,7 +144,11 @@ impl<M: PageMemory> PagePool<M> {
         self.read(owner, handle).map(drop)
     }
 
-    /// Ends a ticket whose holder says that it has finished.
+    /// Ends a ticket whose holder says that it has finished. [`TicketId`] shows a ticket's life.
+    ///
+    /// Pages that were released meanwhile and that this was the last to hold are not zeroed here:
+    /// [`maintain`](Self::maintain), a [`Scrubber`](crate::Scrubber), or at the latest the admission that needs them does
+    /// it.
     ///
     /// # Errors
     ///
@@ -160,7 +165,8 @@ impl<M: PageMemory> PagePool<M> {
         self.end_ticket(id)
     }
 
-    /// Ends a ticket whose holder is gone: the peer's agent is destroyed, or its process is dead.
+    /// Ends a ticket whose holder is gone: the peer's agent is destroyed, or its process is dead. What becomes of its pages
+    /// is as after [`ticket_done`](Self::ticket_done).
     ///
     /// # Errors
     ///
@@ -202,6 +208,9 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 /// A page that is being read by handle. While it lives the page is not reused.
+///
+/// A page that was released meanwhile is not zeroed when its last guard ends: [`maintain`](PagePool::maintain), a
+/// [`Scrubber`](crate::Scrubber), or at the latest the admission that needs it does that.
 ///
 /// What it shows does not outlive it:
 ///

@@ -95,7 +95,7 @@ pub enum AdmitError {
         request: Request,
     },
     /// The claim of the request does not give its pages again. Pool unchanged.
-    #[error("{request}: its claim gives no pages")]
+    #[error("{request}: {source}")]
     Claim {
         /// The request.
         request: Request,

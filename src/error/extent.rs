@@ -20,7 +20,7 @@ pub enum WriteError {
         reserved_tokens: u64,
     },
     /// Not one slice for each plane.
-    #[error("{given} slices for {planes} planes")]
+    #[error("{given} slices were given; the pool has {planes} planes, and each needs one")]
     PlaneCount {
         /// Slices given.
         given: usize,
@@ -28,7 +28,7 @@ pub enum WriteError {
         planes: usize,
     },
     /// No such plane.
-    #[error("plane {plane} of {planes}")]
+    #[error("plane {plane} was asked for; the pool has {planes}")]
     NoSuchPlane {
         /// Plane asked for.
         plane: usize,
@@ -155,7 +155,7 @@ pub enum ReadError {
         pool: PoolId,
     },
     /// No such page.
-    #[error("page {page} of {pages}")]
+    #[error("page {page} was asked for; the pool has {pages}")]
     OutOfRange {
         /// Page asked for.
         page: u32,
@@ -222,7 +222,7 @@ pub enum ReadError {
     #[error("the reservation was revoked by a reclaim of its owner")]
     Revoked,
     /// No such plane.
-    #[error("plane {plane} of {planes}")]
+    #[error("plane {plane} was asked for; the pool has {planes}")]
     NoSuchPlane {
         /// Plane asked for.
         plane: usize,
@@ -230,7 +230,7 @@ pub enum ReadError {
         planes: usize,
     },
     /// No such run in the plane.
-    #[error("run {run} of {runs} in plane {plane}")]
+    #[error("run {run} of plane {plane} was asked for; the plane has {runs}")]
     NoSuchRun {
         /// Plane asked for.
         plane: usize,
@@ -240,7 +240,7 @@ pub enum ReadError {
         runs: u32,
     },
     /// A buffer of the wrong size.
-    #[error("a buffer of {given_bytes} bytes, {expected_bytes} expected")]
+    #[error("a buffer of {given_bytes} bytes was given; the tokens have {expected_bytes}")]
     Length {
         /// Bytes given.
         given_bytes: u64,

@@ -15,7 +15,7 @@
 //! | [`GrowError::Full`] | yes, or preempt one victim | 503 | admit with the real maximum, then growth is promised |
 //! | [`ReadError::Stale`], [`ReadError::Revoked`] | never | 500 | a bug in the engine: it kept a handle past release; look for who |
 //! | [`ReadError::ForeignOwner`], [`ReadError::ForeignPool`] | never | 500, and alarm | a request tried to read another tenant's page: find the table it used |
-//! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the seed incident's shape |
+//! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the shape of the incident on the crate's front page |
 //! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see [`tickets`](crate::PagePool::tickets) and [`overdue_tickets`](crate::PagePool::overdue_tickets) for whose |
 //! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
 //! | [`ReadError::CleaningFailed`], [`WriteError::CleaningFailed`] | no; release and admit anew | 503 | the device fails: see `poisoned_pages` |
@@ -24,15 +24,15 @@
 //! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |
 //! | [`GrowError::Revoked`], [`WriteError::Revoked`] | no; ask anew | 503 | the owner was reclaimed, erased or the pool suspended |
 //! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
-//! | [`AdmitError::Claim`] | by its [`ClaimError`](crate::ClaimError): `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
+//! | [`AdmitError::Claim`] | by its [`ClaimError`]: `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
 //! | [`TicketError::Busy`] | yes, after the reader or the ticket | 503 | as `ReadError::Busy` |
 //! | [`TicketError::Unknown`] | no | none | a completion for a transfer that never was: counted, look at the peer |
 //! | [`ReleaseError`] | no | 500 | a double release or a wrong list: nothing was released |
-//! | [`ConfigError`], [`GeometryError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
+//! | [`ConfigError`], [`GeometryError`], [`LayoutError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
 //! | [`ResizeError`], [`SuspendError`], [`CloseError`](crate::CloseError) | after what they name ended | none | end the tickets or admissions they count |
 //! | [`AuditError`] | no | stop serving | a defect of this library, or somebody wrote through addresses: keep the process, tell us |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
-//! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the seed incident's first sign |
+//! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the first sign of the incident on the crate's front page |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
@@ -42,15 +42,36 @@ mod pool;
 
 use thiserror::Error;
 
-use crate::geometry::GeometryError;
-use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError};
+use crate::admission::Rejected;
+use crate::geometry::{GeometryError, LayoutError};
+use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool};
 use crate::memory::MemoryError;
+use crate::pool::ClaimError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
 pub use extent::{ExtentError, ReadError, WriteError};
 pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError};
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
+///
+/// `?` into an [`enum@Error`] keeps the reason only: what was handed in is dropped, and its pages go back.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{CapacityPlan, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request, ReserveError};
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+/// let pool = PagePool::new(PoolConfig::new(6), NullMemory::new(geometry, 6)?)?;
+/// let proof = pool.prove(CapacityPlan::new(64))?;
+/// let owner = OwnerId::new(7).ok_or("zero")?;
+///
+/// let admitted = pool.admit(&proof, Request::new(owner, 32))?;
+/// let Err(refused) = admitted.reserve(33) else { return Err("more than was admitted".into()) };
+/// let (admitted, reason) = refused.into_parts(); // the admission stands: try again with it
+/// assert!(matches!(reason, ReserveError::PastMax { asked_tokens: 33, max_tokens: 32 }));
+/// assert_eq!(admitted.reserve(32)?.pages(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Refused<T, E> {
     value: Box<T>,
@@ -92,7 +113,29 @@ impl<T: std::fmt::Debug, E: std::error::Error> std::error::Error for Refused<T, 
     }
 }
 
-/// Any error of this crate, for callers that keep one type.
+/// Any error of this crate but [`CloseError`](crate::CloseError), for callers that keep one type.
+///
+/// That one gives the pool back and is generic over its memory: handle it where `close` is called. A [`Refused`] turns
+/// into the error inside it; the value that it gave back is dropped, so that its pages go back.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{CapacityPlan, Error, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request};
+///
+/// fn pages_for(owner: OwnerId, max_tokens: u64, tokens: u64) -> Result<u32, Error> {
+///     let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+///     let pool = PagePool::new(PoolConfig::new(6), NullMemory::new(geometry, 6)?)?;
+///     let proof = pool.prove(CapacityPlan::new(64))?;
+///     Ok(pool.admit(&proof, Request::new(owner, max_tokens))?.reserve(tokens)?.pages())
+/// }
+///
+/// let owner = OwnerId::new(7).ok_or("zero")?;
+/// assert!(matches!(pages_for(owner, 32, 17), Ok(2)));
+/// assert!(matches!(pages_for(owner, 32, 33), Err(Error::Reserve(_))));
+/// assert!(matches!(pages_for(owner, 99, 1), Err(Error::Admit(_))));
+/// # Ok::<(), &'static str>(())
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -102,6 +145,9 @@ pub enum Error {
     /// Of the geometry.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
+    /// Of a model's layout, or of a slice of it.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
     /// Of a memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -111,6 +157,12 @@ pub enum Error {
     /// Of an admission.
     #[error(transparent)]
     Admit(#[from] AdmitError),
+    /// Of a request that was rejected.
+    #[error(transparent)]
+    Rejected(#[from] Rejected),
+    /// Of a claim.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
     /// Of a reservation.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
@@ -141,6 +193,9 @@ pub enum Error {
     /// Of an audit.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// Of a pool whose pages do not hold a slice of a model.
+    #[error(transparent)]
+    Unfit(#[from] UnfitPool),
     /// Of an inbound that was not opened.
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -159,4 +214,11 @@ pub enum Error {
     /// Of an offer, or of sending.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+}
+
+impl<T, E: Into<Error>> From<Refused<T, E>> for Error {
+    /// Keeps the reason and drops what was handed in.
+    fn from(refused: Refused<T, E>) -> Self {
+        refused.error.into()
+    }
 }

@@ -43,7 +43,7 @@ pub enum ConfigError {
         bytes: usize,
     },
     /// The memory refused to commit its pages, or to clean them, before their first use.
-    #[error("the memory could not be made ready for its first use")]
+    #[error("the memory could not be made ready for its first use: {0}")]
     Memory(#[from] MemoryError),
 }
 
@@ -71,7 +71,7 @@ pub enum TicketError {
         page: u32,
     },
     /// The pages asked for are not there.
-    #[error("pages up to {to_pages} of {pages}")]
+    #[error("pages up to {to_pages} were asked for; the reservation has {pages}")]
     OutOfRange {
         /// End of the range of pages.
         to_pages: u64,
@@ -79,7 +79,7 @@ pub enum TicketError {
         pages: u64,
     },
     /// A ticket for no page.
-    #[error("a ticket for no page")]
+    #[error("a ticket for no page was asked for; name at least one")]
     Empty,
     /// The owner was reclaimed.
     #[error("the reservation was revoked by a reclaim of its owner")]
@@ -91,7 +91,7 @@ pub enum TicketError {
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The handle at this position does not name a page that the owner holds.
-    #[error("handle {position} names no page that the owner holds and may use so")]
+    #[error("handle {position} cannot be used by this owner: {source}")]
     Handle {
         /// Position in the list.
         position: usize,

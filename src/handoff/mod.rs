@@ -51,6 +51,105 @@
 //! assert_eq!((kv.reserved_tokens(), kv.written_tokens(), kv.committed_tokens()), (21, 20, 20));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! An engine that moves the bytes itself does what `send` does in its own way: it checks the offer, reads page by page,
+//! digests what it read, and says in a receipt what it sent. The receiver puts what arrives.
+//!
+//! ```
+//! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
+//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, Outbound, OwnerId, PagePool, PoolConfig, Request};
+//! use pagestamp::{Checksum, Digester, PageHandle, Receipt};
+//!
+//! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
+//! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
+//! # let slice = Slice::whole(&model);
+//! # let geometry = model.geometry(&slice)?;
+//! # let prefill = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry.clone(), 10)?)?;
+//! # let decode = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry, 10)?)?;
+//! # let plan = CapacityPlan::new(64);
+//! # let alice = OwnerId::new(1).ok_or("zero")?;
+//! # let mut prompt = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 20), 20)?;
+//! # prompt.write(20, &[&[7; 20 * 32], &[9; 20 * 32]])?;
+//! # prompt.commit(20)?;
+//! # let outbound = Outbound::seal(prompt, &model, &slice)?;
+//! # let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 21)?;
+//! # let mut inbound = Inbound::open(room, &model, &slice, 20)?;
+//! // the pools, the sealed `outbound` and the open `inbound` are those of the example above
+//! let offer = inbound.offer();
+//!
+//! // prefill: the parts it sends, each named by the handle of its destination, and the receipt
+//! outbound.check(&offer)?;
+//! let digester = Digester::new(offer.transfer(), &model, &slice)?;
+//! let (mut parts, mut digests) = (Vec::new(), Vec::new());
+//! let sealed = outbound.read(0..outbound.tokens())?;
+//! for (ordinal, (page, destination)) in (0..).zip(sealed.pages().zip(offer.destinations())) {
+//!     let mut digest = digester.page(ordinal, page.tokens().end);
+//!     for (plane, shape) in prefill.geometry().planes().iter().enumerate() {
+//!         let mut bytes = vec![0; page.tokens().len() * shape.token_bytes() as usize];
+//!         page.copy(plane, &mut bytes)?;
+//!         digest.update(&bytes);
+//!         parts.push((*destination, plane, page.tokens(), bytes));
+//!     }
+//!     digests.push(digest.finish());
+//! }
+//! let receipt = Receipt::new(offer.transfer(), outbound.owner(), model.clone(), slice.clone())
+//!     .with_extent(outbound.pages(), outbound.tokens(), 4) // 20 tokens: the second page holds 4
+//!     .with_digests(Checksum::Xxh3, digests);
+//!
+//! // decode: what arrives, in whatever order; a destination counts only if it is one that was offered
+//! let mut landing = inbound.landing()?;
+//! for (destination, plane, tokens, bytes) in parts.into_iter().rev() {
+//!     let handle = PageHandle::<HostMemory>::from_bits(destination).ok_or("no handle")?;
+//!     let ordinal = offer.destinations().iter().position(|offered| *offered == handle.to_bits());
+//!     landing.put(ordinal.ok_or("not offered")? as u32, plane, tokens, &bytes)?;
+//! }
+//! drop(landing);
+//! let kv = inbound.accept(&receipt)?;
+//! let mut values = [0; 20 * 32];
+//! kv.read(0..20)?.copy(1, &mut values)?;
+//! assert_eq!(values, [9; 20 * 32]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A sender that cannot serve the prompt says so, and a receipt for less than was reserved is not accepted. Either way the
+//! request ends on both sides with its first error, and no page of it was readable.
+//!
+//! ```
+//! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
+//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, Outbound, OwnerId, PagePool, PoolConfig, Request};
+//! use pagestamp::{InboundError, Refusal, Side};
+//!
+//! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
+//! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
+//! # let slice = Slice::whole(&model);
+//! # let geometry = model.geometry(&slice)?;
+//! # let prefill = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry.clone(), 10)?)?;
+//! # let decode = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry, 10)?)?;
+//! # let plan = CapacityPlan::new(64);
+//! # let alice = OwnerId::new(1).ok_or("zero")?;
+//! // prefill ran one placeholder token of a prompt of 40, for which decode reserved 3 pages
+//! let mut placeholder = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 40), 1)?;
+//! placeholder.write(1, &[&[0; 32], &[0; 32]])?;
+//! placeholder.commit(1)?;
+//! let outbound = Outbound::seal(placeholder, &model, &slice)?;
+//! let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 41)?;
+//! let inbound = Inbound::open(room, &model, &slice, 40)?;
+//! let offer = inbound.offer();
+//!
+//! // the sender finds it first: nothing is sent, and a refusal is the answer
+//! let Err(error) = outbound.check(&offer) else { return Err("1 token is not 40".into()) };
+//! let refusal = Refusal::new(offer.transfer(), Side::Sender, &error);
+//! let at_prefill = outbound.reject(error);
+//!
+//! // had it declared "complete" instead, the receiver's own count would have ended the handoff
+//! let receipt = pagestamp::Receipt::new(offer.transfer(), alice, model.clone(), slice.clone()).with_extent(1, 1, 1);
+//! let refused = inbound.accept(&receipt).err().ok_or("accepted")?;
+//! assert!(matches!(refused.error(), InboundError::Pages { expected_pages: 3, found_pages: 1 }));
+//! let at_decode = refused.into_rejected(); // tell the client: it is an error, not an empty answer
+//! assert_eq!((at_prefill.owner(), at_decode.owner()), (alice, alice));
+//! assert!(refusal.reason().contains("1 pages (1 tokens) are sealed"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod coverage;
 mod digest;

@@ -2,10 +2,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::ops::Range;
 
+use crate::access::ReadGuard;
 use crate::admission::Rejected;
-use crate::error::Refused;
+use crate::error::{ReadError, Refused};
 use crate::geometry::{Fingerprint, ModelLayout, Slice};
+use crate::handle::PageHandle;
 use crate::handoff::inbound::check_pool;
 use crate::handoff::verdict::{CHECKSUM, tokens_in_page};
 use crate::handoff::{Digester, Landing, Offer, OutboundError, Receipt, SealError};
@@ -89,6 +92,27 @@ impl<M: PageMemory> Outbound<M> {
     #[must_use]
     pub const fn slice(&self) -> &Slice {
         &self.slice
+    }
+
+    /// Lists the handles of the pages that hold the sealed tokens, in sequence order; none when the owner was reclaimed.
+    /// For an engine that moves the bytes itself: the n-th goes to the n-th destination of the offer.
+    pub fn handles(&self) -> impl Iterator<Item = PageHandle<M>> {
+        self.reservation.handles().take(self.pages() as usize)
+    }
+
+    /// Reads sealed tokens, as [`Reservation::read`]: for an engine that moves the bytes itself. Digest what was read here
+    /// and not what was sent, or a receipt proves nothing.
+    ///
+    /// # Errors
+    ///
+    /// - [`ReadError::Unwritten`]: past what is sealed; drafts are no part of it.
+    /// - [`ReadError::Backward`], [`ReadError::Busy`], [`ReadError::Pending`], [`ReadError::Revoked`]: as there.
+    pub fn read(&self, tokens: Range<u64>) -> Result<ReadGuard<'_, M>, ReadError> {
+        let written_tokens = self.tokens();
+        if tokens.end > written_tokens {
+            return Err(ReadError::Unwritten { to_tokens: tokens.end, written_tokens });
+        }
+        self.reservation.read(tokens)
     }
 
     /// Checks that an offer asks for what is sealed, no more and no less. [`send`](Self::send) does so too; an engine that

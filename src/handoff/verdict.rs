@@ -54,7 +54,7 @@ pub enum InboundError {
         /// What was sent.
         found: Slice,
     },
-    /// More pages or fewer. The seed incident's receipt would have ended here.
+    /// More pages or fewer. The receipt of the incident on the crate's front page would have ended here.
     #[error("{expected_pages} pages are reserved, the receipt is for {found_pages}; the prompt is not all there")]
     Pages {
         /// Pages expected.

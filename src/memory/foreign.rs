@@ -62,9 +62,17 @@ impl std::fmt::Debug for ForeignPlane {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct ForeignMemory {
     planes: Planes,
+}
+
+impl std::fmt::Debug for ForeignMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForeignMemory")
+            .field("pages", &self.planes.max_pages())
+            .field("planes", &self.planes.geometry().planes().len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl ForeignMemory {

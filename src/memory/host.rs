@@ -1,6 +1,7 @@
 //! Memory of this process: an anonymous map per plane.
 #![expect(unsafe_code, reason = "implements the unsafe memory traits over its own maps")]
 
+use std::fmt;
 use std::ops::Range;
 
 use super::map::Map;
@@ -151,7 +152,6 @@ impl Default for HostOptions {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct HostMemory {
     planes: Planes,
     // one per plane, in order; dropped last
@@ -296,6 +296,16 @@ fn plane_size(geometry: &PageGeometry, max_pages: u32, plane: usize, align: usiz
 /// The bytes of a range of pages in a plane, padding included.
 fn plane_range(host: HostPlane, pages: &Range<u32>) -> Range<usize> {
     pages.start as usize * host.stride()..pages.end as usize * host.stride()
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory")
+            .field("pages", &self.max_pages())
+            .field("planes", &self.maps.len())
+            .field("mapped_bytes", &self.mapped_bytes())
+            .finish_non_exhaustive()
+    }
 }
 
 // SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers.

@@ -20,6 +20,31 @@ use crate::reservation::{Extents, Lease, Reservation};
 const REMEMBERED: usize = 4096;
 
 /// Names a request across tries: the caller's own number and the time after which nobody will ask again.
+///
+/// # Examples
+///
+/// ```
+/// use pagestamp::{
+///     AdmitError, CapacityPlan, ClaimError, ClaimToken, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request,
+/// };
+/// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+/// let pool = PagePool::new(PoolConfig::new(6), NullMemory::new(geometry, 6)?)?;
+/// let proof = pool.prove(CapacityPlan::new(64))?;
+/// let owner = OwnerId::new(7).ok_or("zero")?;
+/// let token = ClaimToken { id: 0xfeed, expires_at_ns: 1_000 };
+/// let ask = || pool.reserve(&proof, Request::new(owner, 32).with_claim(token), 32);
+///
+/// let first = ask()?;
+/// let page = first.handle(0);
+/// drop(first); // the answer was lost on its way
+/// let mut again = ask()?;
+/// assert_eq!(again.handle(0), page, "the same pages, not more of them");
+///
+/// again.confirm_claim(); // the answer arrived
+/// again.release();
+/// assert!(matches!(ask(), Err(AdmitError::Claim { source: ClaimError::Ended, .. })), "a late duplicate gets nothing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClaimToken {
     /// The name; unique among the caller's requests.
@@ -172,7 +197,7 @@ impl<M: PageMemory> PagePool<M> {
         }
     }
 
-    /// Gives up claims whose answer was lost and that nobody asked for again in time: their pages are released. A claim
+    /// Gives up [claims](ClaimToken) whose answer was lost and that nobody asked for again in time: their pages are released. A claim
     /// whose reservation exists is never touched.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn expire_claims(&self, now_ns: u64) -> u64 {

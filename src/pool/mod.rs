@@ -50,7 +50,7 @@ pub use clean::{Maintained, Scrubber};
 pub use reclaim::{CloseError, EraseReceipt, Reclaimed};
 pub use release::Released;
 pub use resize::{Resized, Suspended};
-pub(crate) use state::{RecordKey, State, Status, TicketKey};
+pub(crate) use state::{RecordKey, State, Status};
 pub use stats::PoolStats;
 
 /// A pool of pages of one geometry in one memory `M`. Cheap to clone; all clones are the same pool.

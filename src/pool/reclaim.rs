@@ -46,7 +46,8 @@ pub struct EraseReceipt {
 /// Why a pool was not closed. The pool comes back.
 #[derive(Debug, Error)]
 #[error(
-    "{handles} other handles of the pool exist, {live_pages} pages are live, {quarantined_pages} quarantined, {tickets} tickets open"
+    "{handles} clones, reservations or scrubbers still use the pool, {live_pages} pages are live, {quarantined_pages} held or \
+     not zero yet, {tickets} tickets open; end them"
 )]
 pub struct CloseError<M: PageMemory> {
     /// The pool, unchanged.
@@ -82,9 +83,35 @@ impl<M: PageMemory> PagePool<M> {
 
     /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt.
     ///
+    /// Pages that a guard, a borrow, a ticket or a device holds stand in [`in_flight`](EraseReceipt::in_flight). End what
+    /// holds them, then call `erase` again: its receipt names these pages again and proves the rest.
+    ///
     /// # Cost
     ///
     /// O(all pages) under the lock, and the zeroing of the owner's pages outside it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagestamp::{CapacityPlan, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request};
+    /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+    /// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+    /// let alice = OwnerId::new(1).ok_or("zero")?;
+    /// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(alice, 32), 32)?;
+    /// kv.write(32, &[&[7; 32 * 64]])?;
+    /// let page = kv.handle(0).ok_or("no page")?;
+    /// let reader = pool.read(alice, page)?; // still at work when the tenant leaves
+    ///
+    /// let receipt = pool.erase(alice);
+    /// assert_eq!((receipt.pages.len(), receipt.in_flight), (2, vec![page.index()]));
+    /// assert!(kv.is_revoked());
+    ///
+    /// drop(reader);
+    /// let rest = pool.erase(alice);
+    /// assert_eq!(rest.pages, [(page.index(), page.generation())]);
+    /// assert!(rest.in_flight.is_empty(), "every byte is gone");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn erase(&self, owner: OwnerId) -> EraseReceipt {
         let inner = &*self.inner;

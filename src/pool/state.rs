@@ -6,7 +6,8 @@
 //! thread that cleans it, `quarantined`, `parked`, a reservation's list, or the engine's own arrays (detached).
 //! `promised <= free`. Every counter equals a full walk.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use slotmap::SlotMap;
@@ -21,8 +22,6 @@ use crate::ticket::Ticket;
 slotmap::new_key_type! {
     /// A record of a reservation. Records are reused, not removed, so that keys hardly ever age.
     pub(crate) struct RecordKey;
-    /// An open ticket.
-    pub(crate) struct TicketKey;
 }
 
 /// What a record stands for now.
@@ -117,8 +116,9 @@ pub(crate) struct State {
     pub(crate) suspended: bool,
     pub(crate) records: SlotMap<RecordKey, Record>,
     pub(crate) idle: Vec<Arc<Core>>,
-    pub(crate) tickets: SlotMap<TicketKey, Ticket>,
-    pub(crate) next_ticket: u64,
+    /// Open tickets by their numbers, which are never used twice.
+    pub(crate) tickets: BTreeMap<NonZeroU64, Ticket>,
+    pub(crate) next_ticket: NonZeroU64,
     pub(crate) claims: HashMap<u128, Claim>,
     pub(crate) totals: Totals,
     /// Scratch: pages announced by readers, while a release looks at them.
@@ -148,8 +148,8 @@ impl State {
             suspended: false,
             records: SlotMap::with_key(),
             idle: Vec::new(),
-            tickets: SlotMap::with_key(),
-            next_ticket: 1,
+            tickets: BTreeMap::new(),
+            next_ticket: NonZeroU64::MIN,
             claims: HashMap::new(),
             totals: Totals::default(),
             announced: Vec::new(),

@@ -3,12 +3,13 @@
 //! *Owns* the count of tickets in each stamp. Counts come from the registry alone: a second end of a ticket is an error
 //! and changes nothing, nothing is clamped.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::{Inner, PagePool, State, TicketKey};
+use super::{Inner, PagePool, State};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::hazard;
@@ -21,7 +22,7 @@ use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, Ticket, TicketId, TicketInfo};
 
 impl<M: PageMemory> PagePool<M> {
-    /// Lets an outside party read pages by handle until its ticket ends.
+    /// Lets an outside party read pages by handle until its ticket ends. [`TicketId`] shows a ticket's life.
     ///
     /// # Errors
     ///
@@ -59,10 +60,10 @@ impl<M: PageMemory> PagePool<M> {
     pub(crate) fn end_ticket(&self, id: TicketId) -> Result<(), TicketError> {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
-        let known = id.pool == self.id() && state.tickets.get(id.key).is_some_and(|t| t.sequence == id.sequence);
-        let Some(ticket) = known.then(|| state.tickets.remove(id.key)).flatten() else {
+        let ours = id.identity == inner.identity;
+        let Some(ticket) = ours.then(|| state.tickets.remove(&id.sequence)).flatten() else {
             state.totals.late_tickets += 1;
-            let given = id.pool == self.id() && id.sequence < state.next_ticket;
+            let given = ours && id.sequence < state.next_ticket;
             return Err(if given { TicketError::AlreadyDone(id) } else { TicketError::Unknown(id) });
         };
         state.totals.trusted_ends += 1;
@@ -77,13 +78,13 @@ impl<M: PageMemory> PagePool<M> {
         Ok(())
     }
 
-    /// Shows the open tickets.
+    /// Shows the open tickets, oldest first.
     #[must_use]
     pub fn tickets(&self) -> Vec<TicketInfo> {
         let state = self.inner.state.lock();
-        let pool = self.id();
-        let show = |(key, ticket): (TicketKey, &Ticket)| TicketInfo {
-            id: TicketId { pool, sequence: ticket.sequence, key },
+        let identity = self.inner.identity;
+        let show = |(&sequence, ticket): (&NonZeroU64, &Ticket)| TicketInfo {
+            id: TicketId { identity, sequence },
             holder: ticket.holder,
             access: ticket.access,
             pages: ticket.pages.len() as u32,
@@ -92,7 +93,7 @@ impl<M: PageMemory> PagePool<M> {
         state.tickets.iter().map(show).collect()
     }
 
-    /// Shows the open tickets whose deadline has passed. They stay open: time frees no page.
+    /// Shows the open tickets whose deadline has passed, oldest first. They stay open: time frees no page.
     #[must_use]
     pub fn overdue_tickets(&self, now_ns: u64) -> Vec<TicketInfo> {
         let mut overdue = self.tickets();
@@ -151,9 +152,9 @@ impl<M: PageMemory> Inner<M> {
             meta.publish(word.held().unwrap_or(word));
         }
         let sequence = state.next_ticket;
-        state.next_ticket += 1;
-        let key = state.tickets.insert(Ticket { sequence, holder, access, pages, deadline_ns, core });
-        TicketId { pool: self.identity.pool, sequence, key }
+        state.next_ticket = sequence.saturating_add(1);
+        state.tickets.insert(sequence, Ticket { holder, access, pages, deadline_ns, core });
+        TicketId { identity: self.identity, sequence }
     }
 
     /// Opens a ticket on pages of a reservation.

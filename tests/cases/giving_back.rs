@@ -251,6 +251,13 @@ fn a_ticket_that_ends_twice_takes_nothing_from_another_ticket() {
     let theirs = take(&other, owner(1), P).pin_read(0..1, HolderId(1), None).unwrap();
     assert_eq!(done(&pool, theirs), Err(TicketError::Unknown(theirs)));
     assert_eq!(other.tickets().len(), 1);
+    // One of an earlier process image: the pool's id, another random part. And one that was never given.
+    for strange in [theirs.to_bits() ^ 1 << 96, theirs.to_bits() + 1] {
+        let strange = TicketId::from_bits(strange).unwrap();
+        assert_eq!(done(&other, strange), Err(TicketError::Unknown(strange)));
+    }
+    done(&other, TicketId::from_bits(theirs.to_bits()).unwrap()).unwrap();
+    assert_eq!(other.tickets().len(), 0);
     assert_sound(&pool);
 }
 

@@ -40,6 +40,12 @@ fn pages_begin_a_stride_apart_at_cache_lines() {
 }
 
 #[test]
+fn its_debug_is_a_line_however_many_planes_there_are() {
+    let memory = HostMemory::new(PageGeometry::new(16, &[Plane::per_token(1, 64); 64]).unwrap(), 2).unwrap();
+    assert_eq!(format!("{memory:?}"), "HostMemory { pages: 2, planes: 64, mapped_bytes: 131072, .. }");
+}
+
+#[test]
 fn a_plane_that_takes_a_huge_page_begins_at_one() {
     let memory = HostMemory::new(PageGeometry::new(1, &[Plane::per_token(1, 1 << 20)]).unwrap(), 2).unwrap();
     assert_eq!(memory.plane(0).unwrap().base().addr().get() % (2 << 20), 0);
