@@ -489,7 +489,7 @@ impl<M: PageMemory> Reservation<M> {
     /// # Cost
     ///
     /// One read-modify-write on the reservation's own line, and one more when the guard ends: about twice a
-    /// [read by handle](PagePool::read) (19 ns against 10, measured once), which writes to no line that others use.
+    /// [read by handle](PagePool::read) (19 ns against 10, on one machine), which writes to no line that others use.
     ///
     /// # Errors
     ///
@@ -537,7 +537,8 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Lets an outside party read the pages with these ordinals (a sender, an offload copy) until its ticket ends. The
-    /// reservation may be released meanwhile: the pages stay quarantined. [`TicketId`] shows a ticket's life.
+    /// reservation may be released meanwhile: the pages stay quarantined. [`ticket_done`](PagePool::ticket_done) shows a
+    /// ticket's life.
     ///
     /// # Errors
     ///

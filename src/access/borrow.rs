@@ -33,8 +33,8 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
     }
 }
 
-/// The written tokens of a reservation that are being read: copied by [`copy`](Self::copy), or looked at in place, where the
-/// memory is the host's, by [`pages`](Self::pages) and [`PageView::run`].
+/// The written tokens of a reservation that are being read: copied by [`copy`](Self::copy), or looked at in place, where
+/// the memory is the host's, by [`pages`](Self::pages) and [`PageView::run`].
 ///
 /// Pages that a reclaim took meanwhile are not zeroed when the guard ends: [`maintain`](crate::PagePool::maintain), a
 /// [`Scrubber`](crate::Scrubber), or at the latest the admission that needs them does that.

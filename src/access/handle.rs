@@ -144,7 +144,7 @@ impl<M: PageMemory> PagePool<M> {
         self.read(owner, handle).map(drop)
     }
 
-    /// Ends a ticket whose holder says that it has finished. [`TicketId`] shows a ticket's life.
+    /// Ends a ticket whose holder says that it has finished.
     ///
     /// Pages that were released meanwhile and that this was the last to hold are not zeroed here:
     /// [`maintain`](Self::maintain), a [`Scrubber`](crate::Scrubber), or at the latest the admission that needs them does
@@ -161,6 +161,34 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// 1. The outside party has stopped for good: its last access to the pages happened before this call, and none is on
     ///    its way. A return code of a transport that only says "asked to stop" is no such thing.
+    ///
+    /// # Examples
+    ///
+    /// A transfer engine reads a page; its completion comes back as a message.
+    ///
+    /// ```
+    /// use pagestamp::{
+    ///     CapacityPlan, HolderId, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request, TicketId,
+    /// };
+    /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+    /// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+    /// let alice = OwnerId::new(1).ok_or("zero")?;
+    /// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(alice, 16), 16)?;
+    /// kv.write(16, &[&[7; 16 * 64]])?;
+    ///
+    /// let ticket = kv.pin_read(0..1, HolderId(3), Some(1_000))?; // overdue at 1,000 ns of the caller's clock
+    /// assert_eq!(kv.release().quarantined_pages, 1); // nobody has the page while it is read
+    /// let overdue = pool.overdue_tickets(2_000);
+    /// assert_eq!((overdue.len(), overdue[0].holder), (1, HolderId(3))); // shown, and still open
+    ///
+    /// let message = ticket.to_bits();
+    /// let ended = TicketId::from_bits(message).ok_or("no ticket")?;
+    /// // SAFETY: (1) the engine reported the transfer's end, after its last access to the page.
+    /// unsafe { pool.ticket_done(ended) }?;
+    /// pool.maintain(1); // zeroes the page that the ticket had held
+    /// assert_eq!(pool.stats().free_pages, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub unsafe fn ticket_done(&self, id: TicketId) -> Result<(), TicketError> {
         self.end_ticket(id)
     }

@@ -25,7 +25,8 @@ const REMEMBERED: usize = 4096;
 ///
 /// ```
 /// use pagestamp::{
-///     AdmitError, CapacityPlan, ClaimError, ClaimToken, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request,
+///     AdmitError, CapacityPlan, ClaimError, ClaimToken, NullMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig,
+///     Request,
 /// };
 /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
 /// let pool = PagePool::new(PoolConfig::new(6), NullMemory::new(geometry, 6)?)?;
@@ -197,8 +198,8 @@ impl<M: PageMemory> PagePool<M> {
         }
     }
 
-    /// Gives up [claims](ClaimToken) whose answer was lost and that nobody asked for again in time: their pages are released. A claim
-    /// whose reservation exists is never touched.
+    /// Gives up [claims](ClaimToken) whose answer was lost and that nobody asked for again in time: their pages are
+    /// released. A claim whose reservation exists is never touched.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn expire_claims(&self, now_ns: u64) -> u64 {
         let mut state = self.inner.state.lock();

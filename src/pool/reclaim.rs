@@ -46,8 +46,8 @@ pub struct EraseReceipt {
 /// Why a pool was not closed. The pool comes back.
 #[derive(Debug, Error)]
 #[error(
-    "{handles} clones, reservations or scrubbers still use the pool, {live_pages} pages are live, {quarantined_pages} held or \
-     not zero yet, {tickets} tickets open; end them"
+    "{handles} clones, reservations or scrubbers still use the pool, {live_pages} pages are live, {quarantined_pages} held \
+     or not zero yet, {tickets} tickets open; end them"
 )]
 pub struct CloseError<M: PageMemory> {
     /// The pool, unchanged.

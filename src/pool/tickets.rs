@@ -22,7 +22,8 @@ use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, Ticket, TicketId, TicketInfo};
 
 impl<M: PageMemory> PagePool<M> {
-    /// Lets an outside party read pages by handle until its ticket ends. [`TicketId`] shows a ticket's life.
+    /// Lets an outside party read pages by handle until its ticket ends. [`ticket_done`](Self::ticket_done) shows a
+    /// ticket's life.
     ///
     /// # Errors
     ///
