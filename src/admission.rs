@@ -167,7 +167,9 @@ impl Request {
     }
 
     /// Names the device stream that will use the pages. Its first pages may then still be being cleaned: the stream waits
-    /// for them, the host does not, and may not touch them before ([`ReadError::Pending`](crate::ReadError::Pending)).
+    /// for them, the host does not, and may not touch them before ([`ReadError::Pending`](crate::ReadError::Pending)). Pages
+    /// whose cleaning was not begun yet ([`CleanMode::Later`](crate::CleanMode::Later)) do not count: call
+    /// [`maintain`](crate::PagePool::maintain) first.
     pub const fn on_lane(mut self, lane: Lane) -> Self {
         self.lane = Some(lane);
         self
