@@ -546,6 +546,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
     /// - [`TicketError::Busy`]: a write ticket is open on a page.
+    /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
     /// - [`TicketError::TooMany`]: 65,535 tickets are open on a page.
     /// - [`TicketError::Revoked`].
     pub fn pin_read(
@@ -568,6 +569,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
     /// - [`TicketError::Busy`]: somebody reads a page.
+    /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
     /// - [`TicketError::TooMany`]: 65,535 tickets are open on a page.
     /// - [`TicketError::Revoked`].
     pub fn pin_write(

@@ -180,9 +180,12 @@ impl StampWord {
         Some(Self(self.0 - 1))
     }
 
-    /// Why the host keeps off a live page.
+    /// Why a holder keeps off a page of its own. A page that left while it was borrowed has no flags any more, whoever is
+    /// at work on it: what its holder may not do is then no longer known, so it may do nothing.
     pub(crate) fn off_limits(self) -> Option<OffLimits> {
-        if self.is_writing() {
+        if self.state() != PageState::Live {
+            Some(OffLimits::Gone)
+        } else if self.is_writing() {
             Some(OffLimits::Writing)
         } else if !self.is_pending() {
             None
@@ -226,7 +229,7 @@ impl StampWord {
     }
 }
 
-/// Why the host keeps off a live page.
+/// Why a holder keeps off a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OffLimits {
     /// An outside party holds a write ticket.
@@ -235,6 +238,8 @@ pub(crate) enum OffLimits {
     Pending,
     /// A device could not clean it.
     Failed,
+    /// It left its owner: the reservation was revoked under a borrow.
+    Gone,
 }
 
 const EXTENT_BITS: u32 = 15;

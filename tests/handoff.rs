@@ -1121,7 +1121,8 @@ fn a_reclaim_ends_a_handoff_at_any_stage() {
     let reclaimed = world.decode.reclaim(owner(1));
     assert_eq!((reclaimed.pages, reclaimed.quarantined_pages), (3, 3));
     let bytes = plane_bytes(world.decode.geometry(), 1, 0, 0..16);
-    assert_eq!(landing.put(0, 0, 0..P, &bytes), Ok(Landed::Now), "a late write lands where nobody reads");
+    let late = landing.put(0, 0, 0..P, &bytes);
+    assert_eq!(late, Err(LandError::Write(WriteError::Revoked)), "what else touches the page is not known any more");
     assert_eq!(world.decode.stats().quarantined_pages, 3);
     drop(landing);
     world.decode.maintain(usize::MAX);

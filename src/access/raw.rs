@@ -11,7 +11,7 @@ impl<M: PageMemory> Inner<M> {
         if tokens == 0 || !M::HAS_BYTES {
             return Ok(());
         }
-        let mut scratch = Scratch::for_plane_of(self.memory.geometry());
+        let mut scratch = Scratch::for_tokens(self.memory.geometry(), tokens);
         for plane in 0..self.memory.geometry().planes().len() {
             for piece in pieces(&self.memory, plane, from, 0..tokens) {
                 let bounce = scratch.take(piece.host.len());
@@ -37,12 +37,11 @@ impl<M: PageMemory> Inner<M> {
 
     /// Looks for a byte of a page that is not zero and answers its plane. The caller holds the lock and asks only for
     /// pages that nobody can write without it: free ones and the null page.
-    pub(crate) fn find_soiled_plane(&self, page: u32) -> Result<Option<usize>, MemoryError> {
+    pub(crate) fn find_soiled_plane(&self, page: u32, scratch: &mut Scratch) -> Result<Option<usize>, MemoryError> {
         if !M::HAS_BYTES {
             return Ok(None);
         }
         let geometry = self.memory.geometry();
-        let mut scratch = Scratch::for_plane_of(geometry);
         for plane in 0..geometry.planes().len() {
             for piece in pieces(&self.memory, plane, page, 0..geometry.page_tokens()) {
                 let bytes = scratch.take(piece.host.len());

@@ -279,6 +279,7 @@ impl ReadError {
             OffLimits::Writing => Self::Busy { page },
             OffLimits::Pending => Self::Pending { page },
             OffLimits::Failed => Self::CleaningFailed { page },
+            OffLimits::Gone => Self::Revoked,
         }
     }
 }
@@ -289,6 +290,7 @@ impl WriteError {
             OffLimits::Writing => Self::Busy { page },
             OffLimits::Pending => Self::Pending { page },
             OffLimits::Failed => Self::CleaningFailed { page },
+            OffLimits::Gone => Self::Revoked,
         }
     }
 }

@@ -17,8 +17,8 @@
 //! | [`ReadError::ForeignOwner`], [`ReadError::ForeignPool`] | never | 500, and alarm | a request tried to read another tenant's page: find the table it used |
 //! | [`ReadError::Unwritten`] | no | 500 | the engine reads past what was written: the shape of the incident on the crate's front page |
 //! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see [`tickets`](crate::PagePool::tickets) and [`overdue_tickets`](crate::PagePool::overdue_tickets) for whose |
-//! | [`ReadError::Pending`], [`WriteError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
-//! | [`ReadError::CleaningFailed`], [`WriteError::CleaningFailed`] | no; release and admit anew | 503 | the device fails: see `poisoned_pages` |
+//! | [`ReadError::Pending`], [`WriteError::Pending`], [`TicketError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
+//! | [`ReadError::CleaningFailed`], [`WriteError::CleaningFailed`], [`TicketError::CleaningFailed`] | no; release and admit anew | 503 | the device fails: see `poisoned_pages` |
 //! | [`WriteError::NoFreshPage`] | yes, when pages came back | 503 | a reader pins a page that is rewritten; give the pool headroom |
 //! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
 //! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |

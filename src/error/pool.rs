@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::ReadError;
 use crate::id::{Generation, OwnerId};
 use crate::memory::MemoryError;
-use crate::stamp::PageState;
+use crate::stamp::{OffLimits, PageState};
 
 /// Why a pool was not made.
 #[derive(Debug, Error)]
@@ -57,10 +57,21 @@ pub enum TicketError {
     /// This pool never gave such a ticket. Counted; nothing changed.
     #[error("{0} was never given by this pool")]
     Unknown(crate::ticket::TicketId),
-    /// Somebody else is on the page: a reader, under a write ticket; a writer, under a read ticket or a detach; or a device
-    /// that still cleans it.
-    #[error("page {page} is being read, written or cleaned by somebody else; try again when that has ended")]
+    /// Somebody else is on the page: a reader, under a write ticket; a writer, under a read ticket or a detach.
+    #[error("page {page} is being read or written by somebody else; try again when that has ended")]
     Busy {
+        /// The page.
+        page: u32,
+    },
+    /// A device is still cleaning the page.
+    #[error("page {page} is still being cleaned by the device; try again after its fence")]
+    Pending {
+        /// The page.
+        page: u32,
+    },
+    /// A device could not clean the page.
+    #[error("page {page} could not be cleaned by the device; release the reservation")]
+    CleaningFailed {
         /// The page.
         page: u32,
     },
@@ -231,4 +242,15 @@ pub enum AuditError {
     /// The memory could not be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+}
+
+impl TicketError {
+    pub(crate) fn off_limits(page: u32, why: OffLimits) -> Self {
+        match why {
+            OffLimits::Writing => Self::Busy { page },
+            OffLimits::Pending => Self::Pending { page },
+            OffLimits::Failed => Self::CleaningFailed { page },
+            OffLimits::Gone => Self::Revoked,
+        }
+    }
 }

@@ -220,7 +220,7 @@ fn verify<M: PageMemory>(
     receipt: &Receipt,
 ) -> Result<(), InboundError> {
     let planes = right.planes();
-    let mut scratch = Scratch::for_plane_of(right.geometry());
+    let mut scratch = Scratch::for_tokens(right.geometry(), expected.tokens_in(0));
     for (page, found) in (0..expected.pages).zip(receipt.digests()) {
         let tokens = expected.tokens_in(page);
         let mut digest = expected.digester.page(page, tokens);

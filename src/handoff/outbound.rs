@@ -169,7 +169,7 @@ impl<M: PageMemory> Outbound<M> {
         let digester = Digester::over(offer.transfer(), self.meaning);
         let guard = self.reservation.read(0..tokens)?;
         let mut digests = Vec::with_capacity(pages as usize);
-        let mut scratch = Scratch::for_plane_of(geometry);
+        let mut scratch = Scratch::for_tokens(geometry, tokens_in_page(tokens, geometry.page_tokens(), 0));
         for (ordinal, view) in (0..pages).zip(guard.pages()) {
             let filled = view.tokens();
             let mut digest = digester.page(ordinal, filled.end);

@@ -5,15 +5,14 @@ use super::Heat;
 use super::zero::Zero;
 use crate::geometry::PageGeometry;
 
-/// Room for one plane of a page. Never grows, so that no copy is left behind; zeroed when dropped.
+/// Room for some tokens of one plane. Never grows, so that no copy is left behind; zeroed when dropped.
 pub(crate) struct Scratch {
     bytes: Box<[u8]>,
 }
 
 impl Scratch {
-    pub(crate) fn for_plane_of(geometry: &PageGeometry) -> Self {
-        let planes = 0..geometry.planes().len();
-        let largest = planes.filter_map(|plane| geometry.page_bytes(plane)).max().unwrap_or(0);
+    pub(crate) fn for_tokens(geometry: &PageGeometry, tokens: u32) -> Self {
+        let largest = geometry.planes().iter().map(|plane| plane.token_bytes() * u64::from(tokens)).max().unwrap_or(0);
         Self { bytes: vec![0; usize::try_from(largest).unwrap_or(usize::MAX)].into() }
     }
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::{Inner, PagePool, State, Status};
 use crate::error::AuditError;
-use crate::memory::{FenceState, PageMemory};
+use crate::memory::{Fence, FenceState, PageMemory, Scratch};
 use crate::stamp::PageState;
 
 impl<M: PageMemory> PagePool<M> {
@@ -50,12 +50,15 @@ impl<M: PageMemory> PagePool<M> {
         if state.suspended {
             return Ok(());
         }
-        let own_clean = inner.own_pages_clean.get().is_none_or(|fence| inner.memory.poll(*fence) == FenceState::Done);
-        let null_page = self.null_page().filter(|_| own_clean);
+        // A cleaning that failed is looked at: what it left is found.
+        let is_pending = |fence: &Fence| inner.memory.poll(*fence) == FenceState::Pending;
+        let null_page = self.null_page().filter(|_| !inner.own_pages_clean.get().is_some_and(is_pending));
+        let tokens = if M::HAS_BYTES { inner.page_tokens() } else { 0 };
+        let mut scratch = Scratch::for_tokens(self.geometry(), tokens);
         for page in pages.start..pages.end.min(self.max_pages()) {
             let word = inner.meta(page).word();
             let should_be_zero = word.state() == PageState::Free || null_page == Some(page);
-            if should_be_zero && let Some(plane) = inner.find_soiled_plane(page)? {
+            if should_be_zero && let Some(plane) = inner.find_soiled_plane(page, &mut scratch)? {
                 return Err(AuditError::Byte { page, plane });
             }
         }

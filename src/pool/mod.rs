@@ -175,7 +175,8 @@ impl<M: PageMemory> PagePool<M> {
         self.inner.metas.len() as u32
     }
 
-    /// The page that padding reads: always zero, never written. `None` when the pool keeps no pages of its own.
+    /// The page that padding reads: never written, and zero (in memory that starts dirty once the pool's first cleaning is
+    /// done, which [`audit_bytes`](Self::audit_bytes) looks at). `None` when the pool keeps no pages of its own.
     #[must_use]
     pub fn null_page(&self) -> Option<u32> {
         self.inner.own_page(0)

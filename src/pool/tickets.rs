@@ -17,7 +17,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::PageMemory;
 use crate::reservation::Lease;
-use crate::stamp::PageState;
+use crate::stamp::{OffLimits, PageState};
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, Ticket, TicketId, TicketInfo};
 
@@ -50,7 +50,10 @@ impl<M: PageMemory> PagePool<M> {
             let at = |source| ReleaseError::Handle { position, source };
             let page = inner.check_owned(owner, handle).map_err(at)?;
             let word = inner.meta(page).word();
-            if word.is_writing() || word.is_pending() || word.held().is_none() {
+            if let Some(why) = word.off_limits() {
+                return Err(at(ReadError::off_limits(page, why)));
+            }
+            if word.held().is_none() {
                 return Err(at(ReadError::Busy { page }));
             }
         }
@@ -197,13 +200,10 @@ impl<M: PageMemory> Inner<M> {
     fn check_pinnable(&self, state: &mut State, pages: &[u32], access: Access) -> Result<(), TicketError> {
         for page in pages.iter().copied() {
             let word = self.meta(page).word();
-            let only_writers = word.is_writing() || word.holds() == 0;
-            let free_for = match access {
-                Access::Read => !word.is_writing() && !word.is_pending(),
-                Access::Write => only_writers && !word.is_pending(),
-            };
-            if !free_for {
-                return Err(TicketError::Busy { page });
+            match (word.off_limits(), access) {
+                (None, Access::Write) if word.holds() > 0 => return Err(TicketError::Busy { page }),
+                (None, _) | (Some(OffLimits::Writing), Access::Write) => {}
+                (Some(why), _) => return Err(TicketError::off_limits(page, why)),
             }
             if word.held().is_none() {
                 return Err(TicketError::TooMany { page });

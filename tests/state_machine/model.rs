@@ -900,9 +900,10 @@ impl Model {
         let pages = pages.to_vec();
         for page in &pages {
             let it = &self.pages[*page as usize];
-            let free_for = if write { it.writing || it.holds == 0 } else { !it.writing };
-            if !free_for || it.pending {
-                return Err("Busy");
+            match it.off_limits() {
+                Ok(()) if write && it.holds > 0 => return Err("Busy"),
+                Err("Busy") if write => {}
+                off_limits => off_limits?,
             }
         }
         if write && pages.iter().any(|page| self.pages[*page as usize].readers > 0) {
