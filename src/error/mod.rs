@@ -54,7 +54,7 @@ pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError,
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
 ///
-/// `?` into an [`enum@Error`] keeps the reason only: what was handed in is dropped, and its pages go back.
+/// `?` into an [`enum@Error`] keeps the reason only: what was handed in is dropped, and its pages go back (those of a claim that was not confirmed are kept until it expires).
 ///
 /// # Examples
 ///
