@@ -168,4 +168,11 @@ pub(crate) const SOURCE_PLANTS: &[SourcePlant] = &[
         new: "& REVOKED != 0",
         model: "loom_revoke_races_two_borrowers",
     },
+    SourcePlant {
+        name: "flags_of_a_page_that_left",
+        file: "stamp.rs",
+        old: "if self.state() != PageState::Live {\n            Some(OffLimits::Gone)",
+        new: "if false {\n            Some(OffLimits::Gone)",
+        model: "loom_revoke_races_a_look_at_the_flags",
+    },
 ];

@@ -85,6 +85,7 @@ const MODELS: &[Model] = models! {
     revoke::loom_revoke_races_borrow, None, ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_revoke_races_two_borrowers, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_two_revocations_race_borrow, Some(6), ["read", "refused", "by the revoker", "by a borrower"];
+    revoke::loom_revoke_races_a_look_at_the_flags, None, ["refused", "busy", "gone"];
     blocks::loom_two_threads_claim_their_first_blocks, None, ["claimed"];
     blocks::loom_two_threads_claim_a_block_that_was_left, None, ["claimed"];
     blocks::loom_block_changes_hands_with_a_guard_in_it, None, ["one block", "two blocks"];

@@ -7,7 +7,9 @@ use loom::thread;
 
 use crate::bytes::Token;
 use crate::header::{Header, Revocation};
+use crate::id::Generation;
 use crate::saw;
+use crate::stamp::{Extent, OffLimits, PageMeta, PageState, StampWord};
 use crate::world::Plant;
 
 const TEXT: u64 = 5;
@@ -110,4 +112,36 @@ pub(crate) fn loom_two_revocations_race_borrow(plant: Plant) {
     assert!((here == Revocation::Before) != (there == Revocation::Before), "C1: exactly one revocation is the first");
     borrower.join().expect("borrower");
     lease.check();
+}
+
+/// A borrower looks whether an outside party is at work on its page while a revocation takes the page, flags and all.
+// C7, C12
+pub(crate) fn loom_revoke_races_a_look_at_the_flags(_: Plant) {
+    let word = StampWord::new(Generation::FIRST, PageState::Live).held().expect("room").with_writing(true);
+    let page = Arc::new((Header::new(), PageMeta::new(word, Extent::default()), Token::default()));
+    let borrower = thread::spawn({
+        let page = page.clone();
+        move || {
+            let (header, meta, bytes) = &*page;
+            if header.borrow().is_err() {
+                return saw("refused");
+            }
+            match meta.word_for_reader().off_limits() {
+                None => drop(bytes.get()),
+                Some(OffLimits::Gone) => saw("gone"),
+                Some(_) => saw("busy"),
+            }
+            let _ = header.end_borrow();
+        }
+    });
+    let outside = thread::spawn({
+        let page = page.clone();
+        move || page.2.set(TEXT)
+    });
+    // As `Inner::revoke` and `let_go_of_page`.
+    if page.0.revoke() == Revocation::LastBorrower {
+        page.1.publish(page.1.word().released().with_state(PageState::Quarantined).with_borrowed(true));
+    }
+    borrower.join().expect("borrower");
+    outside.join().expect("outside party");
 }
