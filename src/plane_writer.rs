@@ -110,7 +110,8 @@ impl<M: HostBytes> PlaneWriter<'_, M> {
     /// # Errors
     ///
     /// - [`ReadError::Unwritten`]: nothing of that page is there yet.
-    /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on that page.
+    /// - [`ReadError::Busy`], [`ReadError::Pending`], [`ReadError::CleaningFailed`]: somebody else is at work on the page.
+    /// - [`ReadError::Revoked`]: the owner was reclaimed.
     /// - [`ReadError::NoSuchPlane`], [`ReadError::NoSuchRun`].
     pub fn run(&self, plane: usize, ordinal: u32, run: u32) -> Result<&[u8], ReadError> {
         let stored = self.stored.get(plane).copied().unwrap_or(false);

@@ -65,7 +65,7 @@ impl<M: PageMemory> Landing<'_, M> {
     /// - [`LandError::NoSuchPage`], [`LandError::NoSuchPlane`], [`LandError::EmptyPart`], [`LandError::PastExpected`],
     ///   [`LandError::Length`]: nothing was written; the right part may still come.
     /// - [`LandError::Overlap`]: nothing was written; the handoff can no longer be accepted.
-    /// - [`LandError::Write`]: the memory refused, or a device still cleans the page.
+    /// - [`LandError::Write`]: the memory refused, a device still cleans the page, or the owner was reclaimed meanwhile.
     pub fn put(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<Landed, LandError> {
         let expected_tokens = self.check_place(page, plane, &tokens)?;
         match self.coverage.compare(page, plane, &tokens, expected_tokens) {

@@ -46,6 +46,9 @@ impl<M: PageMemory> PagePool<M> {
         super::release::find_twice(handles)?;
         let inner = &*self.inner;
         let mut state = inner.state.lock();
+        if !state.pending.is_empty() {
+            inner.poll_fences(&mut state);
+        }
         for (position, handle) in handles.iter().enumerate() {
             let at = |source| ReleaseError::Handle { position, source };
             let page = inner.check_owned(owner, handle).map_err(at)?;
@@ -183,6 +186,9 @@ impl<M: PageMemory> Inner<M> {
             return Err(TicketError::OutOfRange { to_pages, pages });
         }
         let pages: Vec<u32> = ordinals.filter_map(|ordinal| core.pages.get(ordinal)).collect();
+        if !state.pending.is_empty() {
+            self.poll_fences(&mut state);
+        }
         self.check_pinnable(&mut state, &pages, access)?;
         if access == Access::Read {
             return Ok(self.open_ticket(&mut state, pages, access, holder, deadline_ns, None));

@@ -887,6 +887,13 @@ impl Model {
 
     // ---- tickets
 
+    /// Whoever pins looks at fences first, if a lane waits for any.
+    pub(crate) fn poll_for_pin(&mut self) {
+        if !self.lanes.is_empty() {
+            self.poll_fences();
+        }
+    }
+
     pub(crate) fn pin(&mut self, rec: usize, ordinals: std::ops::Range<u32>, write: bool) -> Outcome {
         if ordinals.is_empty() {
             return Err("Empty");
@@ -898,6 +905,7 @@ impl Model {
             return Err("OutOfRange");
         };
         let pages = pages.to_vec();
+        self.poll_for_pin();
         for page in &pages {
             let it = &self.pages[*page as usize];
             match it.off_limits() {

@@ -682,6 +682,9 @@ impl<M: Under> World<M> {
                 let mut sorted = picked.clone();
                 sorted.sort_unstable();
                 let twice = sorted.windows(2).any(|pair| pair[0] == pair[1]);
+                if !picked.is_empty() && !twice {
+                    self.model.poll_for_pin();
+                }
                 let bad = picked.iter().any(|page| {
                     let it = &self.model.pages[*page as usize];
                     it.owner != Some(who) || it.writing || it.pending
