@@ -583,9 +583,7 @@ impl<M: PageMemory> Reservation<M> {
 
     /// Confirms that the answer to a claimed request arrived: from now on the pages are like any others.
     pub fn confirm_claim(&mut self) {
-        if let Some(token) = self.claim.take() {
-            self.pool().inner.state.lock().confirm_claim(token);
-        }
+        self.end_claim();
     }
 
     /// Releases the pages: every handle is stale at once, and nobody gets a page before it is zero.

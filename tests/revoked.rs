@@ -27,45 +27,55 @@ fn a_writer_does_not_show_a_page_under_a_write_ticket_after_a_reclaim() {
     assert!(after.is_err(), "a &[u8] over a page that an outside party is writing: {after:?}");
 }
 
-// C3, C5, C7, C12
-#[test]
-fn a_read_that_races_a_reclaim_does_not_get_a_page_under_a_write_ticket() {
+/// Races a reclaim against an attempt on a page under a write ticket, with an audit that holds the lock in the background.
+/// `attempt` answers `Some(true)` when it reached the page, `Some(false)` when it was refused for good.
+fn race_a_reclaim(attempt: impl Fn(&mut Reservation<HostMemory>) -> Option<bool>) {
     let pool = pool(4096);
     let proof = pool.prove(CapacityPlan::new(64)).unwrap();
     let alice = OwnerId::new(1).unwrap();
     let stop = AtomicBool::new(false);
-    let (mut got, mut tries) = (0, 0);
     std::thread::scope(|s| {
         s.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 pool.audit().unwrap();
             }
         });
-        while tries < 300 && got == 0 {
-            tries += 1;
-            let mut kv = pool.reserve(&proof, Request::new(alice, 16), 16).unwrap();
-            kv.write(16, &[&[7; 64]]).unwrap();
+        let reached = (0..300).find(|_| {
+            let mut kv = pool.reserve(&proof, Request::new(alice, 32), 32).unwrap();
+            kv.write(15, &[&[7; 60]]).unwrap();
             let ticket = kv.pin_write(0..1, HolderId(1), None).unwrap();
-            let t = s.spawn(|| pool.reclaim(alice));
-            loop {
-                match kv.read(0..16) {
-                    Ok(_) => {
-                        got += 1;
-                        break;
-                    }
-                    Err(ReadError::Busy { .. }) => {}
-                    Err(_) => break,
-                }
-            }
-            t.join().unwrap();
+            let reclaim = s.spawn(|| pool.reclaim(alice));
+            let reached = std::iter::repeat_with(|| attempt(&mut kv)).flatten().next();
+            reclaim.join().unwrap();
             // SAFETY: (1) of `ticket_done`: nobody outside ever touched the page.
             unsafe { pool.ticket_done(ticket) }.unwrap();
             drop(kv);
             pool.maintain(100);
-        }
+            reached == Some(true)
+        });
         stop.store(true, Ordering::Relaxed);
+        assert_eq!(reached, None, "a page under an open write ticket was reached, in this try");
     });
-    assert_eq!(got, 0, "a ReadGuard on a page under an open write ticket, in try {tries}");
+}
+
+// C7, C12
+#[test]
+fn a_read_that_races_a_reclaim_does_not_get_a_page_under_a_write_ticket() {
+    race_a_reclaim(|kv| match kv.read(0..15).map(drop) {
+        Ok(()) => Some(true),
+        Err(ReadError::Busy { .. }) => None,
+        Err(_) => Some(false),
+    });
+}
+
+// C7, C12
+#[test]
+fn a_write_that_races_a_reclaim_does_not_touch_a_page_under_a_write_ticket() {
+    race_a_reclaim(|kv| match kv.write(1, &[&[7; 4]]) {
+        Ok(()) => Some(true),
+        Err(WriteError::Busy { .. }) => None,
+        Err(_) => Some(false),
+    });
 }
 
 fn held(pages: u32) -> (PagePool<HeldMemory>, pagestamp::memory::HeldControl) {
@@ -139,6 +149,23 @@ fn a_read_that_races_a_reclaim_does_not_show_the_last_tenants_bytes() {
     assert!(leaked.is_none(), "try {tries}: Alice reads Bob's bytes: {leaked:x?}");
 }
 
+// C11
+#[test]
+fn a_pin_that_is_tried_again_after_the_fence_is_given() {
+    let (pool, control) = held(3);
+    let proof = pool.prove(CapacityPlan::new(16)).unwrap();
+    let (alice, bob) = (OwnerId::new(1).unwrap(), OwnerId::new(2).unwrap());
+    let mut theirs = pool.reserve(&proof, Request::new(bob, 16), 16).unwrap();
+    theirs.write(16, &[&[0x5e; 64]]).unwrap();
+    theirs.release();
+    let lane = pagestamp::memory::Lane::from_raw(7);
+    let kv = pool.reserve(&proof, Request::new(alice, 16).on_lane(lane), 16).unwrap();
+    assert_eq!(kv.pin_read(0..1, HolderId(1), None), Err(TicketError::Pending { page: 2 }));
+    control.finish_all();
+    kv.pin_read(0..1, HolderId(1), None).unwrap();
+    pool.pin(alice, &[kv.handle(0).unwrap()], HolderId(2), None).unwrap();
+}
+
 // C8, C11
 #[test]
 fn a_pin_of_a_page_that_could_not_be_cleaned_is_not_told_to_try_again() {
@@ -155,46 +182,6 @@ fn a_pin_of_a_page_that_could_not_be_cleaned_is_not_told_to_try_again() {
     let said = kv.pin_read(0..1, HolderId(1), None);
     assert!(!matches!(said, Err(TicketError::Busy { .. })), "no reader, no ticket, and for ever: {said:?}");
     pool.audit().unwrap();
-}
-
-// C12, C7
-#[test]
-fn a_write_that_races_a_reclaim_does_not_touch_a_page_under_a_write_ticket() {
-    let pool = pool(4096);
-    let proof = pool.prove(CapacityPlan::new(64)).unwrap();
-    let alice = OwnerId::new(1).unwrap();
-    let stop = AtomicBool::new(false);
-    let (mut got, mut tries) = (0, 0);
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                pool.audit().unwrap();
-            }
-        });
-        while tries < 300 && got == 0 {
-            tries += 1;
-            let mut kv = pool.reserve(&proof, Request::new(alice, 16), 16).unwrap();
-            let ticket = kv.pin_write(0..1, HolderId(1), None).unwrap();
-            let t = s.spawn(|| pool.reclaim(alice));
-            loop {
-                match kv.write(1, &[&[7; 4]]) {
-                    Ok(()) => {
-                        got += 1;
-                        break;
-                    }
-                    Err(WriteError::Busy { .. }) => {}
-                    Err(_) => break,
-                }
-            }
-            t.join().unwrap();
-            // SAFETY: (1) of `ticket_done`: nobody outside ever touched the page.
-            unsafe { pool.ticket_done(ticket) }.unwrap();
-            drop(kv);
-            pool.maintain(100);
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert_eq!(got, 0, "bytes were written to a page under an open write ticket, in try {tries}");
 }
 
 mod dirty {

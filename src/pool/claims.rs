@@ -106,11 +106,6 @@ impl State {
         self.claims.insert(id, Claim { owner, max_tokens, tokens, expires_at_ns, standing });
     }
 
-    /// The answer arrived: nothing is kept for the claim any more, and it is remembered for a while.
-    pub(crate) fn confirm_claim(&mut self, token: ClaimToken) {
-        self.end_claim(token);
-    }
-
     /// Ends a claim and remembers it.
     pub(crate) fn end_claim(&mut self, token: ClaimToken) {
         if let Some(claim) = self.claims.get_mut(&token.id) {
