@@ -4,32 +4,83 @@
 
 use std::fmt;
 
+use thiserror::Error;
 use twox_hash::XxHash3_128;
 
 use crate::geometry::{Fingerprint, LayoutError, ModelLayout, Slice};
 use crate::id::TransferId;
 
 /// Raised whenever what a digest covers, or its order, changes.
-const DIGEST_VERSION: u32 = 1;
+const DIGEST_VERSION: u32 = 2;
 
 /// Names how the pages of a handoff are digested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// Not at all: what such a message says of bytes cannot be verified, and no call here accepts it.
-    #[default]
-    Nothing,
+    /// Not at all: whatever arrived is taken for what was sent. Gives up C10 for the bytes themselves; extents, layouts,
+    /// owners and ranges are still compared. No default accepts it.
+    BytesUnverified,
+    /// CRC-32C, which network cards and disks compute too. Finds every burst of up to 32 bits and misses one other accident
+    /// in 2^32; does not resist a peer that forges.
+    Crc32c,
     /// XXH3 in 128 bits. Finds every accident; does not resist a peer that forges.
+    #[default]
     Xxh3,
+    /// BLAKE3 with a key that both sides have, for a peer or a path that may forge. Needs the feature `blake3`.
+    Blake3Keyed,
 }
 
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Checksum::Nothing => "no checksum",
+            Checksum::BytesUnverified => "no checksum",
+            Checksum::Crc32c => "crc32c",
             Checksum::Xxh3 => "xxh3-128",
+            Checksum::Blake3Keyed => "blake3-keyed",
         })
     }
+}
+
+/// Holds the secret that both sides of a handoff digest with, for [`Checksum::Blake3Keyed`]. `Debug` does not show it.
+#[derive(Clone)]
+pub struct DigestKey([u8; 32]);
+
+impl DigestKey {
+    /// Takes a secret, which should be random and known to the two sides only.
+    #[must_use]
+    pub const fn new(secret: [u8; 32]) -> Self {
+        Self(secret)
+    }
+}
+
+impl fmt::Debug for DigestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DigestKey(..)")
+    }
+}
+
+/// Says why pages cannot be digested as wanted.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DigestError {
+    /// The slice is not of the model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The kind stands for no digests.
+    #[error("{} stands for pages that are not digested; choose a checksum", Checksum::BytesUnverified)]
+    NoDigests,
+    /// A keyed kind without its key.
+    #[error("{checksum} needs the key that both sides have; give it one")]
+    NoKey {
+        /// The kind.
+        checksum: Checksum,
+    },
+    /// This build has no such kind.
+    #[error("{checksum} is not in this build; enable the feature `blake3` of pagestamp, or choose another")]
+    NotBuilt {
+        /// The kind.
+        checksum: Checksum,
+    },
 }
 
 /// Holds the digest of one page of one transfer.
@@ -77,12 +128,12 @@ impl fmt::Debug for Digest {
 ///
 /// ```
 /// use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
-/// use pagestamp::{Digester, TransferId};
+/// use pagestamp::{Checksum, Digester, TransferId};
 ///
 /// let cache = HeadCache::new(1, 4, ElementFormat::plain(Dtype::F16));
 /// let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
 /// let transfer = TransferId::from_bits(1 << 64 | 1).ok_or("no transfer")?;
-/// let digester = Digester::new(transfer, &model, &Slice::whole(&model))?;
+/// let digester = Digester::new(Checksum::Xxh3, None, transfer, &model, &Slice::whole(&model))?;
 /// let digest_at = |ordinal| {
 ///     let mut page = digester.page(ordinal, 16);
 ///     page.update(&[7; 16 * 8]); // K
@@ -99,23 +150,41 @@ pub struct Digester {
 }
 
 impl Digester {
-    /// Begins the digests of a transfer.
+    /// Begins the digests of one slice of a transfer: of a [writer](super::Writer), or of a [part](super::SentPart) of one.
     ///
     /// # Errors
     ///
-    /// - [`LayoutError::OutsideModel`]: the slice is not of the model.
-    pub fn new(transfer: TransferId, model: &ModelLayout, slice: &Slice) -> Result<Self, LayoutError> {
-        Ok(Self::over(transfer, model.slice_fingerprint(slice)?))
+    /// - [`DigestError::Layout`]: the slice is not of the model.
+    /// - [`DigestError::NoDigests`], [`DigestError::NoKey`], [`DigestError::NotBuilt`]: the kind cannot be computed here.
+    pub fn new(
+        checksum: Checksum,
+        key: Option<&DigestKey>,
+        transfer: TransferId,
+        model: &ModelLayout,
+        slice: &Slice,
+    ) -> Result<Self, DigestError> {
+        Self::over(checksum, key, transfer, model.slice_fingerprint(slice)?)
     }
 
     /// `meaning` is the slice fingerprint.
-    pub(super) fn over(transfer: TransferId, meaning: Fingerprint) -> Self {
+    pub(super) fn over(
+        checksum: Checksum,
+        key: Option<&DigestKey>,
+        transfer: TransferId,
+        meaning: Fingerprint,
+    ) -> Result<Self, DigestError> {
+        match checksum {
+            Checksum::BytesUnverified => return Err(DigestError::NoDigests),
+            Checksum::Blake3Keyed if key.is_none() => return Err(DigestError::NoKey { checksum }),
+            Checksum::Blake3Keyed | Checksum::Crc32c => return Err(DigestError::NotBuilt { checksum }),
+            Checksum::Xxh3 => {}
+        }
         let mut head = b"pagestamp.page-digest".to_vec();
         head.extend_from_slice(&DIGEST_VERSION.to_le_bytes());
         head.extend_from_slice(b"xxh3-128");
         head.extend_from_slice(&transfer.to_bits().to_le_bytes());
         head.extend_from_slice(&meaning.to_bytes());
-        Self { head }
+        Ok(Self { head })
     }
 
     /// Begins the digest of the page with this ordinal, which holds `tokens` tokens.
