@@ -10,9 +10,10 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::access::WriteBorrow;
-use crate::error::{Refused, WriteError};
+use crate::error::{Refused, TicketError, WriteError};
 use crate::memory::PageMemory;
 use crate::reservation::Reservation;
+use crate::ticket::{HolderId, TicketId};
 
 pub(crate) struct Filling<M: PageMemory> {
     reservation: Reservation<M>,
@@ -34,6 +35,16 @@ impl<M: PageMemory> Filling<M> {
 
     pub(crate) const fn reservation(&self) -> &Reservation<M> {
         &self.reservation
+    }
+
+    /// Lets an outside party write pages of the reservation, by ordinal, until its ticket ends.
+    pub(crate) fn pin_write(
+        &mut self,
+        pages: Range<u32>,
+        holder: HolderId,
+        deadline_ns: Option<u64>,
+    ) -> Result<TicketId, TicketError> {
+        self.reservation.pin_write(pages, holder, deadline_ns)
     }
 
     /// The right to store parts, and to look at what was stored.

@@ -165,6 +165,14 @@ impl TransferId {
         Self { identity, sequence }
     }
 
+    pub(crate) const fn identity(self) -> PoolIdentity {
+        self.identity
+    }
+
+    pub(crate) const fn number(self) -> NonZeroU64 {
+        self.sequence
+    }
+
     /// The pool that issued it.
     #[must_use]
     pub const fn pool(self) -> PoolId {

@@ -117,6 +117,7 @@ mod reservation;
 mod stamp;
 mod sync;
 mod ticket;
+mod transfer;
 
 pub mod _design;
 
@@ -125,13 +126,14 @@ pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, PoolConfig};
 pub use error::{
     AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, Refused,
-    RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, WriteError,
+    RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, TransferError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use handoff::{
-    Checksum, Digest, Digester, Inbound, InboundError, LandError, Landed, Landing, NotAccepted, Offer, OpenError,
-    Outbound, OutboundError, PageDigester, Receipt, Refusal, SealError, Side, UnfitPool,
+    AcceptError, Appending, Checksum, Digest, DigestError, DigestKey, Digester, Inbound, InboundError, InboundPlan,
+    LandError, Landed, Landing, NotAccepted, NotYet, Offer, OpenError, Outbound, OutboundError, PageDigester, Receipt,
+    Received, Refusal, SealError, Sending, SentPart, TilingError, UnfitPool, Writer, WriterError,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
@@ -143,6 +145,7 @@ pub use pool::{
 pub use reservation::Reservation;
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};
+pub use transfer::{Side, TransferInfo};
 
 /// The README's code runs as a test.
 #[cfg(doctest)]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::error::ReadError;
+use crate::geometry::PlaneWindow;
 use crate::memory::{HostBytes, PageMemory, Span};
 use crate::pool::Inner;
 
@@ -27,6 +28,26 @@ impl<M: PageMemory> PageView<'_, M> {
     #[must_use]
     pub fn tokens(&self) -> Range<u32> {
         self.tokens.clone()
+    }
+
+    /// Copies what a window shows of some covered tokens, counted from the page's beginning. dst: `[tokens, runs,
+    /// run_bytes]` of the window, its length checked.
+    pub(crate) fn copy_window(
+        &self,
+        window: &PlaneWindow,
+        tokens: Range<u32>,
+        dst: &mut [u8],
+    ) -> Result<(), ReadError> {
+        if tokens.start < self.tokens.start || tokens.end > self.tokens.end {
+            let (to_tokens, written_tokens) = (u64::from(tokens.end), u64::from(self.tokens.end));
+            return Err(ReadError::Unwritten { to_tokens, written_tokens });
+        }
+        for piece in window_pieces(&self.inner.memory, window, self.page, tokens) {
+            let bytes = &mut dst[piece.host.clone()];
+            // SAFETY: (1) of `PageMemory::read`: as in `copy`; the tokens are among those that the guard covers.
+            unsafe { self.inner.memory.read(piece.span, bytes) }?;
+        }
+        Ok(())
     }
 
     /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
@@ -122,6 +143,34 @@ pub(super) fn pieces<M: PageMemory>(
             let offset = geometry.run_offset(plane, run, tokens.start + step * step_tokens).unwrap_or(u64::MAX);
             let begin = (step as usize * runs as usize + run as usize) * len;
             Piece { span: Span { page, plane: plane as u32, offset }, host: begin..begin + len }
+        })
+    })
+}
+
+/// Cuts what a window shows of some tokens into pieces: one where its bytes lie together, else one for each token and run.
+pub(super) fn window_pieces<M: PageMemory>(
+    memory: &M,
+    window: &PlaneWindow,
+    page: u32,
+    tokens: Range<u32>,
+) -> impl Iterator<Item = Piece> {
+    let (geometry, window) = (memory.geometry().clone(), *window);
+    let shape = geometry.planes()[window.plane()];
+    let (runs, run_bytes) = (window.runs(), window.run_bytes() as usize);
+    let together = runs == 1 && window.run_bytes() == shape.run_bytes();
+    let (steps, step_tokens) = if together { (1, tokens.end - tokens.start) } else { (tokens.end - tokens.start, 1) };
+    let len = step_tokens as usize * run_bytes;
+    (0..steps).flat_map(move |step| {
+        let geometry = geometry.clone();
+        (0..runs).map(move |run| {
+            // In range: the callers checked plane and tokens, and the window lies in the plane.
+            let place = window.place(run).and_then(|(run, first_byte)| {
+                let offset = geometry.run_offset(window.plane(), run, tokens.start + step * step_tokens)?;
+                offset.checked_add(u64::from(first_byte))
+            });
+            let begin = (step as usize * runs as usize + run as usize) * len;
+            let span = Span { page, plane: window.plane() as u32, offset: place.unwrap_or(u64::MAX) };
+            Piece { span, host: begin..begin + len }
         })
     })
 }

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::Borrow;
-use super::view::{host_run, pieces};
+use super::view::{host_run, pieces, window_pieces};
 use crate::error::{ReadError, WriteError};
-use crate::geometry::PageGeometry;
+use crate::geometry::{PageGeometry, PlaneWindow};
 use crate::lease::Core;
 use crate::memory::{HostBytes, MemoryError, PageMemory};
 use crate::pool::Inner;
@@ -97,18 +97,18 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         Ok(())
     }
 
-    /// Copies some tokens of one page and plane, which are among those of the right, in any order of pages and planes.
-    /// src: `[tokens, runs, run_bytes]`, token by token.
+    /// Copies some tokens of one page, as far as a window of the slice shows them, in any order of pages and windows. The
+    /// tokens are among those of the right. src: `[tokens, runs, run_bytes]` of the window, token by token.
     pub(crate) fn store_part(
         &mut self,
         ordinal: u32,
-        plane: usize,
+        window: &PlaneWindow,
         tokens: Range<u32>,
         src: &[u8],
     ) -> Result<(), WriteError> {
         let inner = self.borrow.inner;
-        let page = self.check_part(ordinal, plane, &tokens, src.len())?;
-        for piece in pieces(&inner.memory, plane, page, tokens) {
+        let page = self.check_part(ordinal, window, &tokens, self.tokens.start, src.len())?;
+        for piece in window_pieces(&inner.memory, window, page, tokens) {
             // SAFETY: (1) of `PageMemory::write`: as in `store`; `check_part` found the tokens among those of the right and
             // no write ticket or open fence on the page; `&mut self` keeps a second part away until this one is there.
             unsafe { inner.memory.write(piece.span, &src[piece.host]) }?;
@@ -117,17 +117,17 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
     }
 
     /// Copies out what was stored of some tokens that do not count as written yet, so that it can be verified before they
-    /// do. dst as in [`store_part`](Self::store_part).
+    /// do, or of tokens that were written before. dst as in [`store_part`](Self::store_part).
     pub(crate) fn load_part(
         &mut self,
         ordinal: u32,
-        plane: usize,
+        window: &PlaneWindow,
         tokens: Range<u32>,
         dst: &mut [u8],
     ) -> Result<(), WriteError> {
         let inner = self.borrow.inner;
-        let page = self.check_part(ordinal, plane, &tokens, dst.len())?;
-        for piece in pieces(&inner.memory, plane, page, tokens) {
+        let page = self.check_part(ordinal, window, &tokens, 0, dst.len())?;
+        for piece in window_pieces(&inner.memory, window, page, tokens) {
             // SAFETY: (1) of `PageMemory::read`: the caller has the reservation exclusively and, by `&mut self`, this right
             // too, the counted borrow keeps a reclaim away, and `check_part` found no write ticket and no open fence.
             unsafe { inner.memory.read(piece.span, &mut dst[piece.host]) }?;
@@ -135,17 +135,27 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         Ok(())
     }
 
-    /// Finds the page of a part that lies among the tokens of the right and on which nobody else is at work.
-    fn check_part(&self, ordinal: u32, plane: usize, tokens: &Range<u32>, bytes: usize) -> Result<u32, WriteError> {
+    /// Finds the page of a part that lies between token `least` and the end of the right, and on which nobody else is at
+    /// work.
+    fn check_part(
+        &self,
+        ordinal: u32,
+        window: &PlaneWindow,
+        tokens: &Range<u32>,
+        least: u64,
+        bytes: usize,
+    ) -> Result<u32, WriteError> {
         let inner = self.borrow.inner;
-        let planes = inner.memory.geometry().planes();
-        let shape = planes.get(plane).ok_or(WriteError::NoSuchPlane { plane, planes: planes.len() })?;
+        let (plane, planes) = (window.plane(), self.planes());
+        if plane >= planes {
+            return Err(WriteError::NoSuchPlane { plane, planes });
+        }
         let page_tokens = inner.page_tokens();
         let first = u64::from(ordinal) * u64::from(page_tokens);
         let (begin, to_tokens) = (first + u64::from(tokens.start), first + u64::from(tokens.end));
         let is_inside = tokens.start <= tokens.end
             && tokens.end <= page_tokens
-            && begin >= self.tokens.start
+            && begin >= least
             && to_tokens <= self.tokens.end;
         let found = page_word(inner, self.borrow.core, ordinal).filter(|_| is_inside);
         let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
@@ -153,7 +163,7 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             return Err(WriteError::off_limits(page, why));
         }
         let tokens = u64::from(tokens.end - tokens.start);
-        let (given_bytes, expected_bytes) = (bytes as u64, tokens * shape.token_bytes());
+        let (given_bytes, expected_bytes) = (bytes as u64, tokens * window.token_bytes());
         if given_bytes != expected_bytes {
             return Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes });
         }

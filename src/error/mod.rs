@@ -33,6 +33,10 @@
 //! | [`AuditError`] | no | stop serving | a defect of this library, or somebody wrote through addresses: keep the process, tell us |
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the first sign of the incident on the crate's front page |
+//! | [`AcceptError::NotYet`] | yes, after what it names came | none | look at [`overdue_transfers`](crate::PagePool::overdue_transfers) for what never comes |
+//! | [`TransferError`] | no | none | a message that came late, or for nobody: counted, dropped |
+//! | [`WriterError::Open`] | after its ticket ended | 503 | one ticket for each writer |
+//! | [`WriterError`] (others), [`DigestError`] | no | 500 | plan and engine name different writers, or digests that this build has not |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
@@ -44,13 +48,17 @@ use thiserror::Error;
 
 use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
-use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool};
+use crate::handoff::{
+    AcceptError, DigestError, InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool,
+    WriterError,
+};
+use crate::memory::PageMemory;
 use crate::memory::MemoryError;
 use crate::pool::ClaimError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
 pub use extent::{ExtentError, ReadError, WriteError};
-pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError};
+pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError, TransferError};
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
 ///
@@ -202,6 +210,15 @@ pub enum Error {
     /// Of bytes that did not land.
     #[error(transparent)]
     Land(#[from] LandError),
+    /// Of a writer that was not let in.
+    #[error(transparent)]
+    Writer(#[from] WriterError),
+    /// Of digests.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+    /// Of a message about no open handoff.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
     /// Of what arrived in a handoff.
     #[error(transparent)]
     Inbound(#[from] InboundError),
@@ -214,6 +231,13 @@ pub enum Error {
     /// Of an offer, or of sending.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+}
+
+impl<M: PageMemory> From<AcceptError<M>> for Error {
+    /// Keeps the reason. An inbound that was not complete is dropped, and its pages go back.
+    fn from(error: AcceptError<M>) -> Self {
+        Self::NotAccepted(error.give_up())
+    }
 }
 
 impl<T, E: Into<Error>> From<Refused<T, E>> for Error {

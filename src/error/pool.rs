@@ -244,6 +244,18 @@ pub enum AuditError {
     Memory(#[from] MemoryError),
 }
 
+/// Why a message is about no open handoff. Counted; nothing changed.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// It ended: accepted, rejected, dropped, or its owner was reclaimed.
+    #[error("{0} is over; drop the message")]
+    Over(crate::id::TransferId),
+    /// This pool neither receives it nor serves it.
+    #[error("{0} is none that this pool receives or serves; look who sent the message")]
+    Unknown(crate::id::TransferId),
+}
+
 impl TicketError {
     pub(crate) fn off_limits(page: u32, why: OffLimits) -> Self {
         match why {

@@ -30,6 +30,18 @@ pub enum Checksum {
     Blake3Keyed,
 }
 
+impl Checksum {
+    /// Checks that pages can be digested so here.
+    pub(super) fn check_key(self, key: Option<&DigestKey>) -> Result<(), DigestError> {
+        let checksum = self;
+        match checksum {
+            Checksum::Blake3Keyed if key.is_none() => Err(DigestError::NoKey { checksum }),
+            Checksum::Blake3Keyed | Checksum::Crc32c => Err(DigestError::NotBuilt { checksum }),
+            Checksum::BytesUnverified | Checksum::Xxh3 => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -7,10 +7,11 @@ use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::error::{ReadError, WriteError};
+use crate::error::{ReadError, TicketError, WriteError};
 use crate::geometry::{LayoutError, ModelLayout, PageGeometry, Slice};
-use crate::handoff::Checksum;
+use crate::handoff::{Checksum, DigestError, TilingError};
 use crate::id::{OwnerId, TransferId};
+use crate::ticket::{HolderId, TicketId};
 
 /// Says why the pages of a pool cannot hold a slice of a model.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
@@ -54,13 +55,41 @@ pub enum OpenError {
         /// Tokens reserved.
         reserved_tokens: u64,
     },
-    /// The reservation holds tokens.
-    #[error(
-        "{written_tokens} tokens are written; a handoff fills a reservation from its first token, give it an empty one"
-    )]
-    AlreadyWritten {
+    /// The writers do not send exactly the receiver's slice.
+    #[error(transparent)]
+    Tiling(#[from] TilingError),
+    /// Pages cannot be digested as the plan says.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+    /// The reservation holds more than is expected.
+    #[error("{written_tokens} tokens are written, {tokens} are expected in all; truncate, or expect more")]
+    PastExpected {
         /// Tokens written.
         written_tokens: u64,
+        /// Tokens expected in all.
+        tokens: u64,
+    },
+    /// The reservation holds tokens that were not accepted.
+    #[error(
+        "{written_tokens} tokens are written, {committed_tokens} committed; a prefix that is held is committed, commit or \
+         truncate first"
+    )]
+    Drafts {
+        /// Tokens written.
+        written_tokens: u64,
+        /// Tokens committed.
+        committed_tokens: u64,
+    },
+    /// The prefix that is held ends inside a page.
+    #[error(
+        "{written_tokens} tokens are held, which end inside a page of {page_tokens}; truncate to a page's end, the rest is \
+         sent again"
+    )]
+    PartOfPage {
+        /// Tokens written.
+        written_tokens: u64,
+        /// Tokens of a page.
+        page_tokens: u32,
     },
     /// The pages cannot be written now, or no more.
     #[error(transparent)]
@@ -79,8 +108,16 @@ pub enum LandError {
         /// Pages expected.
         expected_pages: u32,
     },
-    /// The page has no such plane.
-    #[error("plane {plane} was sent, the pages have planes 0..{planes}")]
+    /// The receiver holds this page already.
+    #[error("page {page} was sent, pages 0..{held_pages} are held here and are only verified")]
+    Held {
+        /// Ordinal that was named.
+        page: u32,
+        /// Pages that the receiver holds.
+        held_pages: u32,
+    },
+    /// The writer has no such plane.
+    #[error("plane {plane} was sent, the writer's pages have planes 0..{planes}")]
     NoSuchPlane {
         /// Plane that was named.
         plane: usize,
@@ -138,9 +175,47 @@ pub enum LandError {
         /// Tokens of the part that was refused.
         sent: Range<u32>,
     },
+    /// Nobody of that number sends here.
+    #[error(transparent)]
+    Writer(#[from] WriterError),
     /// The pages cannot be written now, or no more.
     #[error(transparent)]
     Write(#[from] WriteError),
+}
+
+/// Says why a writer was not let in. Nothing changed.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriterError {
+    /// The handoff names no such writer.
+    #[error("writer {} is not one of this handoff; name it in the plan", writer.0)]
+    Unknown {
+        /// Who asked.
+        writer: HolderId,
+    },
+    /// It writes from outside.
+    #[error("writer {} has or had a ticket and writes from outside; it cannot land bytes here as well", writer.0)]
+    Outside {
+        /// Who asked.
+        writer: HolderId,
+    },
+    /// It sends within the process.
+    #[error("bytes of writer {} land within the process; it cannot write from outside as well", writer.0)]
+    Inside {
+        /// Who asked.
+        writer: HolderId,
+    },
+    /// It has an open ticket.
+    #[error("writer {} has {ticket} still; end that first", writer.0)]
+    Open {
+        /// Who asked.
+        writer: HolderId,
+        /// Its ticket.
+        ticket: TicketId,
+    },
+    /// The pages cannot be pinned.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
 }
 
 /// Says why a reservation was not sealed. It comes back, unchanged.
@@ -150,6 +225,22 @@ pub enum SealError {
     /// The pool's pages do not hold the slice.
     #[error(transparent)]
     Unfit(#[from] UnfitPool),
+    /// More is to be sent than was admitted.
+    #[error("{tokens} tokens are to be sent, the reservation can grow to {max_tokens}; admit the request for more")]
+    PastMax {
+        /// Tokens to be sent.
+        tokens: u64,
+        /// Tokens admitted.
+        max_tokens: u64,
+    },
+    /// Fewer tokens are to be sent than are committed.
+    #[error("{tokens} tokens are to be sent, {committed_tokens} are committed; truncate first")]
+    PastSealed {
+        /// Tokens to be sent.
+        tokens: u64,
+        /// Tokens committed.
+        committed_tokens: u64,
+    },
     /// The committed tokens cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -157,7 +248,7 @@ pub enum SealError {
 
 /// Says why a sender refused an offer, or stopped. What was sealed stays sealed.
 ///
-/// Every variant but `Read` and `Land` is found before a byte moves.
+/// Every variant but `NotCommitted`, `Read` and `Land` is found before a byte moves.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OutboundError {
@@ -177,12 +268,18 @@ pub enum OutboundError {
         /// What is offered.
         found: Box<ModelLayout>,
     },
-    /// The receiver expects another part of the model.
-    #[error("sealed are {}, the offer is for {}; nothing was sent", Part(expected), Part(found))]
+    /// The receiver expects nothing from this sender.
+    #[error("the offer names no writer {}; nothing was sent, say which one this is", writer.0)]
+    Writer {
+        /// Who this sender is.
+        writer: HolderId,
+    },
+    /// The receiver expects a part of the model that is not sealed here, or has no pages for it.
+    #[error("sealed are {}, the offer asks for {}; nothing was sent", Part(expected), Part(found))]
     Slice {
         /// What is sealed.
         expected: Slice,
-        /// What is offered.
+        /// What is asked of this sender.
         found: Slice,
     },
     /// The receiver expects more pages or fewer.
@@ -208,13 +305,49 @@ pub enum OutboundError {
         /// Tokens offered.
         found_tokens: u64,
     },
-    /// The receiver expects digests of another kind, or none.
-    #[error("pages are digested with {expected}, the offer asks for {found}; nothing was sent")]
-    Checksum {
-        /// How this sender digests.
-        expected: Checksum,
-        /// What the offer asks for.
-        found: Checksum,
+    /// The receiver says that it holds what is no prefix of whole pages.
+    #[error(
+        "the receiver says that it holds {held_tokens} of {sealed_tokens} tokens, in pages of {page_tokens}; nothing was sent"
+    )]
+    Held {
+        /// Tokens that the receiver says it holds.
+        held_tokens: u64,
+        /// Tokens sealed.
+        sealed_tokens: u64,
+        /// Tokens of a page.
+        page_tokens: u32,
+    },
+    /// A destination is no page of the receiver's pool.
+    #[error("destination {position} is not a page of the pool that the offer names; nothing was sent")]
+    ForeignDestination {
+        /// Where it stands in the list.
+        position: usize,
+    },
+    /// A page is offered twice.
+    #[error("destinations {first} and {second} are one page; nothing was sent")]
+    SameDestination {
+        /// Where it stands first.
+        first: usize,
+        /// Where it stands again.
+        second: usize,
+    },
+    /// The receiver does not want digests, and this sender was not told to do without.
+    #[error("the offer asks for pages that are not digested, which this sender was not allowed; nothing was sent")]
+    Unverified,
+    /// Pages cannot be digested as the offer asks.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+    /// Another outbound of this pool serves the transfer.
+    #[error("{transfer} is served by another outbound of this pool; nothing was sent")]
+    Duplicate {
+        /// The transfer.
+        transfer: TransferId,
+    },
+    /// This outbound does not serve the transfer.
+    #[error("{transfer} is none that this outbound has begun to serve")]
+    NotServed {
+        /// The transfer.
+        transfer: TransferId,
     },
     /// The landing is of another handoff than the offer.
     #[error("the offer is of {expected}, the landing of {found}; nothing was sent")]
@@ -223,6 +356,37 @@ pub enum OutboundError {
         expected: TransferId,
         /// Handoff of the landing.
         found: TransferId,
+    },
+    /// The landing is of another writer.
+    #[error("this sender is writer {}, the landing is of writer {}; nothing was sent", expected.0, found.0)]
+    LandingOf {
+        /// Who this sender is.
+        expected: HolderId,
+        /// Whose bytes the landing takes.
+        found: HolderId,
+    },
+    /// Layers that the receiver does not expect from this sender, or pages past what is sealed.
+    #[error(
+        "layers {}..{} of pages {}..{} were asked for; layers {}..{} of pages 0..{sealed_pages} are to be sent",
+        layers.start, layers.end, pages.start, pages.end, expected_layers.start, expected_layers.end
+    )]
+    NoSuchPart {
+        /// Layers asked for.
+        layers: Range<u32>,
+        /// Pages asked for.
+        pages: Range<u32>,
+        /// Layers to be sent.
+        expected_layers: Range<u32>,
+        /// Pages sealed.
+        sealed_pages: u32,
+    },
+    /// These tokens are to be sent, and are not committed yet.
+    #[error("tokens up to {to_tokens} were asked for, {committed_tokens} are committed so far; send them later")]
+    NotCommitted {
+        /// End of the pages asked for.
+        to_tokens: u64,
+        /// Tokens committed.
+        committed_tokens: u64,
     },
     /// The sealed tokens can no longer be read: the owner was reclaimed.
     #[error(transparent)]

@@ -3,82 +3,103 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::access::WriteBorrow;
 use crate::admission::Rejected;
 use crate::error::Refused;
 use crate::filling::Filling;
-use crate::geometry::{Fingerprint, ModelLayout, PageGeometry, Slice};
-use crate::handoff::coverage::Coverage;
-use crate::handoff::verdict::{CHECKSUM, Expected};
+use crate::handoff::accept::{AcceptError, NotAccepted, NotYet};
+use crate::handoff::fit::check_pool;
+use crate::handoff::tile::{Tile, Via};
+use crate::handoff::told::Told;
+use crate::handoff::verdict::Expected;
 use crate::handoff::{
-    Digester, InboundError, LandError, Landing, NotAccepted, Offer, OpenError, Receipt, Refusal, Side, UnfitPool,
+    InboundError, InboundPlan, LandError, Landing, Offer, OpenError, Receipt, Refusal, Side, WriterError, tiling, verify,
 };
 use crate::id::{OwnerId, TransferId};
-use crate::memory::{PageMemory, Scratch};
+use crate::memory::PageMemory;
 use crate::reservation::Reservation;
+use crate::ticket::{HolderId, TicketId};
 
-/// Holds a decode reservation while another pool fills it. Nobody can read it until it is accepted.
+/// Says whether a receipt told anything new.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Received {
+    /// Some of it is new.
+    Now,
+    /// All of it was told before: it counts once.
+    Before,
+}
+
+/// Holds a decode reservation while others fill it. Nobody can read it until it is accepted.
+///
+/// Bytes come by [`landing`](Self::landing) within the process, or from outside under a ticket of
+/// [`open_writer`](Self::open_writer); what the writers say comes by [`receive`](Self::receive); [`accept`](Self::accept) is
+/// the verdict. All in any order.
 ///
 /// Dropping it releases the pages (those of a [claim](crate::Request::with_claim) that nobody confirmed wait for the next
-/// try, unreadable): the handoff is over, and a receipt that comes later fits nothing.
+/// try, unreadable): the handoff is over, and a receipt that comes later fits nothing. Pages of a writer that has not stopped
+/// are quarantined until its ticket ends.
 ///
 /// A request that was rejected is none that can be received:
 ///
 /// ```compile_fail,E0308
 /// # use pagestamp::{geometry::*, *};
-/// fn receive_anyway(rejected: Rejected, model: &ModelLayout, slice: &Slice) {
-///     let _: Result<Inbound<HostMemory>, _> = Inbound::open(rejected, model, slice, 1);
+/// fn receive_anyway(rejected: Rejected, plan: InboundPlan) {
+///     let _: Result<Inbound<HostMemory>, _> = Inbound::open(rejected, plan);
 /// }
 /// ```
 #[must_use = "dropping the inbound releases its pages"]
 pub struct Inbound<M: PageMemory> {
     filling: Filling<M>,
     expected: Expected,
-    coverage: Coverage,
+    tiles: Vec<Tile>,
+    /// the first error that nothing can mend
+    wrong: Option<InboundError>,
 }
 
 impl<M: PageMemory> Inbound<M> {
-    /// Opens a handoff into an empty reservation, for the first `tokens` tokens of it. What is reserved beyond stays
-    /// local, empty and zero.
+    /// Opens a handoff into a reservation, for the tokens of the plan. What is reserved beyond stays local, empty and zero.
     ///
-    /// The pool's pages must have the shape of the slice. Each call names a new transfer.
+    /// Tokens that the reservation holds already are a prefix that is not sent: they are whole pages, written and committed.
+    /// They are verified with the rest, against the digests of the sender's own pages of them.
+    ///
+    /// The pool's pages must have the shape of the slice. Each call names a new transfer, which
+    /// [`transfers`](crate::PagePool::transfers) shows until its end.
     ///
     /// # Cost
     ///
-    /// O(pages + planes); allocates.
+    /// O(pages + planes * writers); allocates. Checking the writers is O(writers squared).
     ///
     /// # Errors
     ///
     /// The reservation comes back, with the extents that it had.
     ///
     /// - [`OpenError::Unfit`]: the memory has no bytes, the slice is not of the model, or the pool has other pages.
+    /// - [`OpenError::Tiling`]: the writers do not send exactly the slice.
+    /// - [`OpenError::Digest`]: pages cannot be digested as the plan says.
     /// - [`OpenError::PastReserved`]: more is expected than was reserved.
-    /// - [`OpenError::AlreadyWritten`]: the reservation is not empty.
+    /// - [`OpenError::PastExpected`], [`OpenError::Drafts`], [`OpenError::PartOfPage`]: what is written already is no prefix
+    ///   of whole pages.
     /// - [`OpenError::Write`]: an outside writer or a device is at work on a page, or the owner was reclaimed.
-    pub fn open(
-        reservation: Reservation<M>,
-        model: &ModelLayout,
-        slice: &Slice,
-        tokens: u64,
-    ) -> Result<Self, Refused<Reservation<M>, OpenError>> {
-        let meaning = match check_open(&reservation, model, slice, tokens) {
-            Ok(meaning) => meaning,
+    pub fn open(reservation: Reservation<M>, plan: InboundPlan) -> Result<Self, Refused<Reservation<M>, OpenError>> {
+        let tiles = match check_open(&reservation, &plan) {
+            Ok(tiles) => tiles,
             Err(error) => return Err(Refused::new(reservation, error)),
         };
-        let filling = Filling::begin(reservation, tokens).map_err(|refused| {
+        let held_tokens = reservation.written_tokens();
+        let filling = Filling::begin(reservation, plan.tokens - held_tokens).map_err(|refused| {
             let (reservation, error) = refused.into_parts();
             Refused::new(reservation, error.into())
         })?;
-        let pool = filling.reservation().pool();
-        let (transfer, owner) = (pool.inner.next_transfer(), filling.reservation().owner());
-        let geometry = pool.geometry();
+        let reservation = filling.reservation();
+        let owner = reservation.owner();
+        let Some(transfer) = reservation.open_transfer(Side::Receiver) else {
+            return Err(Refused::new(filling.abandon(), crate::error::WriteError::Revoked.into()));
+        };
         // at most the pages of the reservation, which an index counts
-        let pages = geometry.pages_for_tokens(tokens) as u32;
-        let coverage = Coverage::new(pages, geometry.planes().len());
-        let (model, slice) = (model.clone(), slice.clone());
-        let digester = Digester::over(transfer, meaning);
-        let expected = Expected { transfer, owner, model, slice, tokens, pages, digester };
-        Ok(Self { filling, expected, coverage })
+        let pages = reservation.pool().geometry().pages_for_tokens(plan.tokens) as u32;
+        let InboundPlan { model, slice, tokens, checksum, key, batch_pages, .. } = plan;
+        let expected =
+            Expected { transfer, owner, model, slice, tokens, held_tokens, pages, checksum, key, batch_pages };
+        Ok(Self { filling, expected, tiles, wrong: None })
     }
 
     /// Returns which handoff it is.
@@ -93,10 +114,16 @@ impl<M: PageMemory> Inbound<M> {
         self.expected.owner
     }
 
-    /// Returns the tokens that are expected.
+    /// Returns the tokens that are expected, those that were held before included.
     #[must_use]
     pub const fn tokens(&self) -> u64 {
         self.expected.tokens
+    }
+
+    /// Returns the tokens that were held before and are not sent.
+    #[must_use]
+    pub const fn held_tokens(&self) -> u64 {
+        self.expected.held_tokens
     }
 
     /// Returns the pages that are expected: those of the expected tokens, not all that are reserved.
@@ -105,48 +132,133 @@ impl<M: PageMemory> Inbound<M> {
         self.expected.pages
     }
 
-    /// Returns the pages that have landed in every plane.
-    ///
-    /// # Cost
-    ///
-    /// O(pages * planes).
-    #[must_use]
-    pub fn complete_pages(&self) -> u32 {
-        self.coverage.complete_pages(|page| self.expected.tokens_in(page))
+    /// Sets when the handoff began and when it becomes overdue, in the caller's nanoseconds. Time ends nothing:
+    /// [`overdue_transfers`](crate::PagePool::overdue_transfers) shows it, and the engine decides.
+    pub fn set_deadline(&self, begun_ns: u64, deadline_ns: u64) {
+        self.filling.reservation().set_transfer_deadline(begun_ns, deadline_ns);
     }
 
-    /// Says what is expected and where it may go, for the sender.
+    /// Says what is expected and where it may go, for the senders.
     ///
     /// # Cost
     ///
-    /// O(pages); allocates. Once the owner was reclaimed it names no pages, and no sender accepts it.
+    /// O(pages + writers); allocates. Once the owner was reclaimed it names no pages, and no sender accepts it.
     pub fn offer(&self) -> Offer {
-        let Expected { transfer, owner, model, slice, tokens, pages, .. } = &self.expected;
+        let Expected { transfer, owner, model, slice, tokens, held_tokens, pages, checksum, batch_pages, .. } =
+            &self.expected;
         let handles = self.filling.reservation().handles().take(*pages as usize);
-        let destinations = handles.map(|handle| handle.to_bits()).collect();
         Offer::new(*transfer, *owner, model.clone(), slice.clone())
-            .with_tokens(*tokens, destinations)
-            .with_checksum(CHECKSUM)
+            .with_writers(self.tiles.iter().map(|tile| tile.writer.clone()).collect())
+            .with_tokens(*tokens, handles.map(|handle| handle.to_bits()).collect())
+            .with_held_tokens(*held_tokens)
+            .with_checksum(*checksum)
+            .with_batch_pages(*batch_pages)
     }
 
-    /// Opens the pages for bytes that come within this process.
+    /// Opens the pages for bytes of one writer that come within this process.
     ///
     /// # Errors
     ///
+    /// - [`LandError::Writer`]: no such writer is expected, or it writes from outside.
     /// - [`LandError::Write`]: the owner was reclaimed.
-    pub fn landing(&mut self) -> Result<Landing<'_, M>, LandError> {
-        let Self { filling, expected, coverage } = self;
-        Ok(Landing { right: filling.right()?, expected, coverage })
+    pub fn landing(&mut self, writer: HolderId) -> Result<Landing<'_, M>, LandError> {
+        let Self { filling, expected, tiles, .. } = self;
+        let tile = find(tiles, writer)?;
+        match tile.via {
+            Via::Ticket(_) => return Err(WriterError::Outside { writer }.into()),
+            Via::Nothing | Via::Landing => tile.via = Via::Landing,
+        }
+        Ok(Landing { right: filling.right()?, expected, tile })
     }
 
-    /// Ends the handoff: if the receipt and everything that landed is what was reserved, the tokens become written and
-    /// committed, and the reservation is readable.
+    /// Lets one writer write the pages from outside (RDMA, shared memory) until its ticket ends: the expected pages but
+    /// those that were held before.
     ///
-    /// The bytes that landed are digested here; the sender's word counts for nothing.
+    /// Until then nobody reads them, whatever becomes of this inbound. The ticket ends by
+    /// [`ticket_done`](crate::PagePool::ticket_done) when the transport has reported every transfer of the grant terminal,
+    /// or in another of the ways that are written there. A writer whose ticket ended may be given another one.
     ///
     /// # Cost
     ///
-    /// O(bytes): one read and digest of all that landed. Allocates one plane of a page.
+    /// O(pages) under the lock; allocates.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was pinned.
+    ///
+    /// - [`WriterError::Unknown`]: the plan does not name it.
+    /// - [`WriterError::Open`]: its last ticket has not ended.
+    /// - [`WriterError::Inside`]: it sends within the process.
+    /// - [`WriterError::Ticket`]: the pages cannot be pinned.
+    pub fn open_writer(&mut self, writer: HolderId, deadline_ns: Option<u64>) -> Result<TicketId, WriterError> {
+        let pages = self.expected.held_pages()..self.expected.pages;
+        let Self { filling, tiles, .. } = self;
+        let tile = find(tiles, writer)?;
+        match tile.via {
+            Via::Landing => return Err(WriterError::Inside { writer }),
+            Via::Ticket(ticket) if filling.reservation().pool().ticket_is_open(ticket) => {
+                return Err(WriterError::Open { writer, ticket });
+            }
+            Via::Ticket(_) | Via::Nothing => {}
+        }
+        let ticket = filling.pin_write(pages, writer, deadline_ns)?;
+        tile.via = Via::Ticket(ticket);
+        Ok(ticket)
+    }
+
+    /// Takes what a writer says that it sent. It is compared with what is expected at once; with the bytes, by
+    /// [`accept`](Self::accept). The same part again counts once.
+    ///
+    /// # Cost
+    ///
+    /// O(layers * pages) of its parts; keeps a copy of them.
+    ///
+    /// # Errors
+    ///
+    /// The first mismatch. [`InboundError::Transfer`] is about another handoff, and this one is as it was. After any other
+    /// the handoff cannot be accepted, each further receipt is answered with the same error, and the caller should
+    /// [`reject`](Self::reject) it and tell the sender; the pages are cleaned then, and were never readable.
+    pub fn receive(&mut self, receipt: &Receipt) -> Result<Received, InboundError> {
+        let (expected, found) = (self.transfer(), receipt.transfer());
+        if found != expected {
+            return Err(InboundError::Transfer { expected, found });
+        }
+        if let Some(wrong) = &self.wrong {
+            return Err(wrong.clone());
+        }
+        self.take_parts(receipt).inspect_err(|error| self.wrong = Some(error.clone()))
+    }
+
+    fn take_parts(&mut self, receipt: &Receipt) -> Result<Received, InboundError> {
+        let Self { expected, tiles, .. } = self;
+        expected.judge_head(receipt)?;
+        let writer = receipt.writer();
+        let tile = tiles.iter_mut().find(|tile| tile.writer.holder() == writer);
+        let tile = tile.ok_or(InboundError::Writer { found: writer })?;
+        for part in receipt.parts() {
+            expected.judge_part(writer, tile.writer.slice(), part)?;
+        }
+        let mut received = Received::Before;
+        for part in receipt.parts() {
+            match tile.told.take(part) {
+                Told::New => received = Received::Now,
+                Told::Again => {}
+                Told::Overlap { layer, page } => return Err(InboundError::TwoParts { writer, page, layer }),
+            }
+        }
+        Ok(received)
+    }
+
+    /// Ends the handoff if everything fits: all tickets of writers have ended, every part was told exactly once, all bytes
+    /// landed, and their digests are those of the receipts. Then the tokens become written and committed, and the
+    /// reservation is readable.
+    ///
+    /// The bytes that landed are digested here; the sender's word counts for nothing. A handoff of no tokens needs no
+    /// receipt.
+    ///
+    /// # Cost
+    ///
+    /// O(writers * layers * pages) until all is there; then O(bytes), one read and digest of all that landed.
     ///
     /// # Memory ordering
     ///
@@ -154,18 +266,51 @@ impl<M: PageMemory> Inbound<M> {
     ///
     /// # Errors
     ///
-    /// [`NotAccepted`] with the first [`InboundError`]: the pages are released, cleaned as the pool is set up, and nothing
-    /// of them was ever readable. The request is [`Rejected`].
-    pub fn accept(self, receipt: &Receipt) -> Result<Reservation<M>, NotAccepted> {
-        let Self { filling, expected, coverage } = self;
-        let verdict = filling.finish(|right| {
-            expected.judge(receipt, &coverage)?;
-            verify(right, &expected, receipt)
-        });
-        verdict.map_err(|(reservation, error)| {
+    /// - [`AcceptError::NotYet`] with the first thing that is missing ([`InboundError::StillWriting`],
+    ///   [`InboundError::Untold`], [`InboundError::Gap`]): the inbound comes back.
+    /// - [`AcceptError::Refused`] with the first mismatch: the pages are released, cleaned as the pool is set up, and nothing
+    ///   of them was ever readable. The request is [`Rejected`].
+    pub fn accept(self) -> Result<Reservation<M>, AcceptError<M>> {
+        if let Err(error) = self.find_wrong() {
+            return Err(AcceptError::Refused(self.refuse(error)));
+        }
+        if let Err(error) = self.find_missing() {
+            return Err(AcceptError::NotYet(NotYet::new(self, error)));
+        }
+        let Self { filling, expected, tiles, .. } = self;
+        let verdict = filling.finish(|right| verify::verify(right, &expected, &tiles));
+        verdict.map(Reservation::end_transfer).map_err(|(reservation, error)| {
             let rejected = reservation.reject(error.clone());
-            NotAccepted::new(expected.transfer, error, rejected)
+            AcceptError::Refused(NotAccepted::new(expected.transfer, error, rejected))
         })
+    }
+
+    fn find_wrong(&self) -> Result<(), InboundError> {
+        if self.filling.reservation().is_revoked() {
+            return Err(crate::error::WriteError::Revoked.into());
+        }
+        match &self.wrong {
+            Some(wrong) => Err(wrong.clone()),
+            None => self.tiles.iter().try_for_each(Tile::find_wrong),
+        }
+    }
+
+    fn find_missing(&self) -> Result<(), InboundError> {
+        let pool = self.filling.reservation().pool();
+        for tile in &self.tiles {
+            if let Via::Ticket(ticket) = tile.via
+                && pool.ticket_is_open(ticket)
+            {
+                return Err(InboundError::StillWriting { writer: tile.writer.holder(), ticket });
+            }
+        }
+        self.tiles.iter().try_for_each(|tile| tile.find_missing(&self.expected))
+    }
+
+    fn refuse(self, error: InboundError) -> NotAccepted {
+        let transfer = self.transfer();
+        let rejected = self.reject(error.clone());
+        NotAccepted::new(transfer, error, rejected)
     }
 
     /// Makes the message that ends the handoff on the other side, for an error found here.
@@ -179,62 +324,36 @@ impl<M: PageMemory> Inbound<M> {
     }
 }
 
+fn find(tiles: &mut [Tile], writer: HolderId) -> Result<&mut Tile, WriterError> {
+    tiles.iter_mut().find(|tile| tile.writer.holder() == writer).ok_or(WriterError::Unknown { writer })
+}
+
 /// Checks what needs no page touched.
-fn check_open<M: PageMemory>(
-    reservation: &Reservation<M>,
-    model: &ModelLayout,
-    slice: &Slice,
-    tokens: u64,
-) -> Result<Fingerprint, OpenError> {
-    let meaning = check_pool::<M>(reservation.pool().geometry(), model, slice)?;
-    let (written_tokens, reserved_tokens) = (reservation.written_tokens(), reservation.reserved_tokens());
+fn check_open<M: PageMemory>(reservation: &Reservation<M>, plan: &InboundPlan) -> Result<Vec<Tile>, OpenError> {
+    let pool = reservation.pool().geometry();
+    check_pool::<M>(pool, &plan.model, &plan.slice)?;
+    tiling::check(&plan.writers, &plan.slice)?;
+    plan.checksum.check_key(plan.key.as_ref())?;
+    let (tokens, reserved_tokens) = (plan.tokens, reservation.reserved_tokens());
     if tokens > reserved_tokens {
         return Err(OpenError::PastReserved { tokens, reserved_tokens });
     }
-    if written_tokens > 0 {
-        return Err(OpenError::AlreadyWritten { written_tokens });
+    let (written_tokens, committed_tokens) = (reservation.written_tokens(), reservation.committed_tokens());
+    if written_tokens > tokens {
+        return Err(OpenError::PastExpected { written_tokens, tokens });
     }
-    Ok(meaning)
-}
-
-/// Checks that pages of a pool hold a slice of a model, bytes and all, and answers what their bytes mean.
-pub(super) fn check_pool<M: PageMemory>(
-    pool: &PageGeometry,
-    model: &ModelLayout,
-    slice: &Slice,
-) -> Result<Fingerprint, UnfitPool> {
-    if !M::HAS_BYTES {
-        return Err(UnfitPool::NoBytes { memory: M::NAME });
+    if written_tokens > committed_tokens {
+        return Err(OpenError::Drafts { written_tokens, committed_tokens });
     }
-    let layout = model.geometry(slice)?;
-    if layout != *pool {
-        return Err(UnfitPool::Geometry { layout, pool: pool.clone() });
+    let page_tokens = pool.page_tokens();
+    if !written_tokens.is_multiple_of(u64::from(page_tokens)) {
+        return Err(OpenError::PartOfPage { written_tokens, page_tokens });
     }
-    Ok(model.slice_fingerprint(slice)?)
-}
-
-/// Digests what landed, and compares.
-fn verify<M: PageMemory>(
-    right: &mut WriteBorrow<'_, M>,
-    expected: &Expected,
-    receipt: &Receipt,
-) -> Result<(), InboundError> {
-    let planes = right.planes();
-    let mut scratch = Scratch::for_tokens(right.geometry(), expected.tokens_in(0));
-    for (page, found) in (0..expected.pages).zip(receipt.digests()) {
-        let tokens = expected.tokens_in(page);
-        let mut digest = expected.digester.page(page, tokens);
-        for plane in 0..planes {
-            let bytes = scratch.take((u64::from(tokens) * right.token_bytes(plane)) as usize);
-            right.load_part(page, plane, 0..tokens, bytes)?;
-            digest.update(bytes);
-        }
-        let (expected, found) = (digest.finish(), *found);
-        if expected != found {
-            return Err(InboundError::Digest { page, expected, found });
-        }
-    }
-    Ok(())
+    // at most the pages of the reservation, which an index counts
+    let pages = pool.pages_for_tokens(tokens) as u32;
+    let tile = |writer| Tile::new(&plan.model, &plan.slice, writer, pages);
+    let tiles: Result<Vec<Tile>, _> = plan.writers.iter().map(tile).collect();
+    Ok(tiles?)
 }
 
 impl<M: PageMemory> fmt::Debug for Inbound<M> {

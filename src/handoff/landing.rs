@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use crate::access::WriteBorrow;
 use crate::handoff::LandError;
-use crate::handoff::coverage::{Coverage, Overlap, Part};
+use crate::handoff::coverage::{Overlap, Part};
+use crate::handoff::tile::Tile;
 use crate::handoff::verdict::Expected;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
+use crate::ticket::HolderId;
 
 /// Says what became of a part that landed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,7 +21,8 @@ pub enum Landed {
     Before,
 }
 
-/// Takes the bytes of a handoff within the process, page by page and plane by plane, in any order.
+/// Takes the bytes of one writer within the process, page by page and plane by plane, in any order. Planes are those of the
+/// writer's slice, as a pool of that slice alone has them.
 ///
 /// It counts what arrived; what it has counted stays with the [`Inbound`](super::Inbound) when it is dropped. While it
 /// lives, a reclaim of the owner leaves the pages to it.
@@ -27,7 +30,7 @@ pub enum Landed {
 pub struct Landing<'a, M: PageMemory> {
     pub(super) right: WriteBorrow<'a, M>,
     pub(super) expected: &'a Expected,
-    pub(super) coverage: &'a mut Coverage,
+    pub(super) tile: &'a mut Tile,
 }
 
 impl<M: PageMemory> Landing<'_, M> {
@@ -37,16 +40,22 @@ impl<M: PageMemory> Landing<'_, M> {
         self.expected.transfer
     }
 
-    /// Returns the pages that are expected.
+    /// Returns whose bytes it takes.
+    #[must_use]
+    pub const fn writer(&self) -> HolderId {
+        self.tile.writer.holder()
+    }
+
+    /// Returns the pages that are expected, those that the receiver holds already included.
     #[must_use]
     pub const fn expected_pages(&self) -> u32 {
         self.expected.pages
     }
 
-    /// Returns the tokens that are expected in the page with this ordinal; 0 when none is.
+    /// Returns the tokens that are to land in the page with this ordinal; 0 when none is.
     #[must_use]
     pub fn expected_tokens(&self, page: u32) -> u32 {
-        self.expected.tokens_in(page)
+        self.expected.tokens_to_land(page)
     }
 
     /// Writes some tokens of one plane of the page with this ordinal. bytes: `[tokens, runs, run_bytes]`, token by token.
@@ -62,33 +71,62 @@ impl<M: PageMemory> Landing<'_, M> {
     ///
     /// The part counts as missing still.
     ///
-    /// - [`LandError::NoSuchPage`], [`LandError::NoSuchPlane`], [`LandError::EmptyPart`], [`LandError::PastExpected`],
-    ///   [`LandError::Length`]: nothing was written; the right part may still come.
+    /// - [`LandError::NoSuchPage`], [`LandError::Held`], [`LandError::NoSuchPlane`], [`LandError::EmptyPart`],
+    ///   [`LandError::PastExpected`], [`LandError::Length`]: nothing was written; the right part may still come.
     /// - [`LandError::Overlap`]: nothing was written; the handoff can no longer be accepted.
-    /// - [`LandError::Write`]: the memory refused, a device still cleans the page, or the owner was reclaimed meanwhile.
+    /// - [`LandError::Write`]: the memory refused, an outside writer is on the page or a device cleans it, or the owner was
+    ///   reclaimed meanwhile.
     pub fn put(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<Landed, LandError> {
-        let expected_tokens = self.check_place(page, plane, &tokens)?;
-        match self.coverage.compare(page, plane, &tokens, expected_tokens) {
-            Part::Again => return Ok(Landed::Before),
-            Part::Overlap(Overlap { page, plane, landed, sent }) => {
-                return Err(LandError::Overlap { page, plane, landed, sent });
-            }
-            Part::New => {}
+        if self.begin(page, plane, &tokens)? == Landed::Before {
+            return Ok(Landed::Before);
         }
         let count = tokens.end - tokens.start;
-        let (given_bytes, expected_bytes) = (bytes.len() as u64, u64::from(count) * self.right.token_bytes(plane));
+        let (given_bytes, expected_bytes) = (bytes.len() as u64, u64::from(count) * self.tile.token_bytes(plane));
         if given_bytes != expected_bytes {
             return Err(LandError::Length { page, plane, tokens: count, given_bytes, expected_bytes });
         }
-        self.right.store_part(page, plane, tokens.clone(), bytes)?;
-        self.coverage.note(page, plane, tokens, expected_tokens);
+        self.store(page, plane, tokens.clone(), bytes)?;
+        self.end(page, plane, tokens);
         Ok(Landed::Now)
     }
 
+    /// Finds out whether a part is to be stored.
+    pub(super) fn begin(&mut self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<Landed, LandError> {
+        let expected_tokens = self.check_place(page, plane, tokens)?;
+        match self.tile.landed.compare(page, plane, tokens, expected_tokens) {
+            Part::Again => Ok(Landed::Before),
+            Part::Overlap(Overlap { page, plane, landed, sent }) => {
+                Err(LandError::Overlap { page, plane, landed, sent })
+            }
+            Part::New => Ok(Landed::Now),
+        }
+    }
+
+    /// Stores some tokens of a part that has begun, which does not count yet.
+    pub(super) fn store(
+        &mut self,
+        page: u32,
+        plane: usize,
+        tokens: Range<u32>,
+        bytes: &[u8],
+    ) -> Result<(), LandError> {
+        Ok(self.right.store_part(page, &self.tile.windows[plane], tokens, bytes)?)
+    }
+
+    /// Counts a part of which every token was stored.
+    pub(super) fn end(&mut self, page: u32, plane: usize, tokens: Range<u32>) {
+        let expected_tokens = self.expected.tokens_to_land(page);
+        self.tile.landed.note(page, plane, tokens, expected_tokens);
+    }
+
     fn check_place(&self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<u32, LandError> {
-        let (expected_pages, planes) = (self.expected.pages, self.right.planes());
+        let (expected_pages, planes) = (self.expected.pages, self.tile.windows.len());
         if page >= expected_pages {
             return Err(LandError::NoSuchPage { page, expected_pages });
+        }
+        let held_pages = self.expected.held_pages();
+        if page < held_pages {
+            return Err(LandError::Held { page, held_pages });
         }
         if plane >= planes {
             return Err(LandError::NoSuchPlane { plane, planes });
@@ -107,6 +145,6 @@ impl<M: PageMemory> Landing<'_, M> {
 
 impl<M: PageMemory> fmt::Debug for Landing<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Landing").field("transfer", &self.transfer()).finish_non_exhaustive()
+        f.debug_struct("Landing").field("transfer", &self.transfer()).field("writer", &self.writer()).finish_non_exhaustive()
     }
 }

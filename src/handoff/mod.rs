@@ -4,22 +4,33 @@
 //! landed, the digests and the verdict. **Does not know** networks: the engine moves bytes and messages.
 //!
 //! ```text
-//!   decode                                              prefill
-//!   Inbound::open(reservation)                          Outbound::seal(reservation)
-//!        │ offer ───────────────────────────────────────────▶ check: is this what I sealed?
+//!   decode                                              prefill (one or several ranks)
+//!   Inbound::open(reservation, plan)                    Outbound::seal(reservation)
+//!        │ offer ───────────────────────────────────────────▶ start: is this what I sealed?
 //!        │                                                     │ no: Refusal ──▶ both ends reject
-//!        │ landing ◀──────────────── bytes ─────────────────── send
-//!        │ accept  ◀─────────────── receipt ──────────────────┘
+//!        │ landing, open_writer ◀─────── bytes ─────────────── copy, or the engine's transport
+//!        │ receive ◀──────────────────── receipts ────────────┘ receipt
+//!        │ accept: not yet ──▶ wait for more
 //!        ▼
 //!   all fits: the reservation, written and committed
 //!   else:     Rejected; the pages are cleaned and were never readable
 //! ```
 //!
+//! | file | owns |
+//! |---|---|
+//! | `plan`, `tiling` | what a receiver wants, and whether its writers send exactly that |
+//! | `offer`, `receipt`, `refusal`, `writer`, `sent_part` | the messages, as values |
+//! | `inbound`, `landing`, `tile`, `coverage`, `told` | the receiver: bytes and claims, each counted once |
+//! | `verdict`, `verify`, `accept` | the comparison, and its three answers |
+//! | `outbound`, `check`, `sending`, `pass`, `appending` | the sender |
+//! | `digest` | what bytes are compared by |
+//!
 //! **Invariants**
 //! - The reservation lies inside the inbound until it is accepted, so that nothing can be read of it before.
 //! - Each mismatch is an error of its own, with what was expected and what was found. The first one ends the handoff.
-//! - What no digest covers is never accepted.
-//! - An outbound holds committed tokens only, and its reservation with them: they neither grow nor go while it exists.
+//! - What no digest covers is never accepted, unless the plan gave up digests by name.
+//! - Pages that somebody outside may still write or read are quarantined until its ticket ends, however the handoff ends.
+//! - An outbound holds committed tokens only, and its reservation with them: they neither change nor go while it exists.
 //!
 //! **Cost** Messages O(pages), bytes one copy and one digest on the way out, one digest on the way in.
 //!
@@ -27,7 +38,7 @@
 //!
 //! ```
 //! use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
-//! use pagestamp::{CapacityPlan, HostMemory, Inbound, Outbound, OwnerId, PagePool, PoolConfig, Request};
+//! use pagestamp::{CapacityPlan, HostMemory, Inbound, InboundPlan, Outbound, OwnerId, PagePool, PoolConfig, Request, Writer};
 //!
 //! let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
 //! let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
@@ -42,12 +53,13 @@
 //! let mut prompt = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 20), 20)?;
 //! prompt.write(20, &[&[7; 20 * 32], &[9; 20 * 32]])?;
 //! prompt.commit(20)?;
-//! let outbound = Outbound::seal(prompt, &model, &slice)?;
+//! let mut outbound = Outbound::seal(prompt, &model, &slice)?;
 //! let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 21)?;
-//! let mut inbound = Inbound::open(room, &model, &slice, 20)?;
+//! let mut inbound = Inbound::open(room, InboundPlan::new(&model, &slice, 20))?;
 //!
-//! let receipt = outbound.send(&inbound.offer(), &mut inbound.landing()?)?;
-//! let kv = inbound.accept(&receipt)?;
+//! let receipt = outbound.send(&inbound.offer(), &mut inbound.landing(Writer::ONLY)?)?;
+//! inbound.receive(&receipt)?;
+//! let kv = inbound.accept()?;
 //! assert_eq!((kv.reserved_tokens(), kv.written_tokens(), kv.committed_tokens()), (21, 20, 20));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -57,8 +69,8 @@
 //!
 //! ```
 //! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
-//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, Outbound, OwnerId, PagePool, PoolConfig, Request};
-//! use pagestamp::{Checksum, Digester, PageHandle, Receipt};
+//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, InboundPlan, Outbound, OwnerId, PagePool, PoolConfig, Request, Writer};
+//! use pagestamp::{AcceptError, Checksum, Digester, PageHandle, Receipt, SentPart};
 //!
 //! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
 //! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
@@ -71,15 +83,15 @@
 //! # let mut prompt = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 20), 20)?;
 //! # prompt.write(20, &[&[7; 20 * 32], &[9; 20 * 32]])?;
 //! # prompt.commit(20)?;
-//! # let outbound = Outbound::seal(prompt, &model, &slice)?;
+//! # let mut outbound = Outbound::seal(prompt, &model, &slice)?;
 //! # let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 21)?;
-//! # let mut inbound = Inbound::open(room, &model, &slice, 20)?;
+//! # let mut inbound = Inbound::open(room, InboundPlan::new(&model, &slice, 20))?;
 //! // the pools, the sealed `outbound` and the open `inbound` are those of the example above
 //! let offer = inbound.offer();
 //!
 //! // prefill: the parts it sends, each named by the handle of its destination, and the receipt
-//! outbound.check(&offer)?;
-//! let digester = Digester::new(offer.transfer(), &model, &slice)?;
+//! let sending = outbound.start(&offer)?;
+//! let digester = Digester::new(offer.checksum(), None, offer.transfer(), &model, &slice)?;
 //! let (mut parts, mut digests) = (Vec::new(), Vec::new());
 //! let sealed = outbound.read(0..outbound.tokens())?;
 //! for (ordinal, (page, destination)) in (0..).zip(sealed.pages().zip(offer.destinations())) {
@@ -92,19 +104,21 @@
 //!     }
 //!     digests.push(digest.finish());
 //! }
-//! let receipt = Receipt::new(offer.transfer(), outbound.owner(), model.clone(), slice.clone())
-//!     .with_extent(outbound.pages(), outbound.tokens(), 4) // 20 tokens: the second page holds 4
-//!     .with_digests(Checksum::Xxh3, digests);
+//! let part = SentPart::new(slice.clone(), sending.all_pages()).with_digests(0..2, digests); // K and V of the layer
+//! let receipt = outbound.receipt(&sending, vec![part]);
 //!
 //! // decode: what arrives, in whatever order; a destination counts only if it is one that was offered
-//! let mut landing = inbound.landing()?;
+//! inbound.receive(&receipt)?;
+//! let Err(AcceptError::NotYet(not_yet)) = inbound.accept() else { return Err("no byte is there".into()) };
+//! let mut inbound = not_yet.into_inbound();
+//! let mut landing = inbound.landing(Writer::ONLY)?;
 //! for (destination, plane, tokens, bytes) in parts.into_iter().rev() {
 //!     let handle = PageHandle::<HostMemory>::from_bits(destination).ok_or("no handle")?;
 //!     let ordinal = offer.destinations().iter().position(|offered| *offered == handle.to_bits());
 //!     landing.put(ordinal.ok_or("not offered")? as u32, plane, tokens, &bytes)?;
 //! }
 //! drop(landing);
-//! let kv = inbound.accept(&receipt)?;
+//! let kv = inbound.accept()?;
 //! let mut values = [0; 20 * 32];
 //! kv.read(0..20)?.copy(1, &mut values)?;
 //! assert_eq!(values, [9; 20 * 32]);
@@ -116,8 +130,8 @@
 //!
 //! ```
 //! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
-//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, Outbound, OwnerId, PagePool, PoolConfig, Request};
-//! use pagestamp::{InboundError, Refusal, Side};
+//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, InboundPlan, Outbound, OwnerId, PagePool, PoolConfig, Request, Writer};
+//! use pagestamp::{InboundError, Receipt, Refusal, Side};
 //!
 //! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
 //! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
@@ -131,43 +145,65 @@
 //! let mut placeholder = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 40), 1)?;
 //! placeholder.write(1, &[&[0; 32], &[0; 32]])?;
 //! placeholder.commit(1)?;
-//! let outbound = Outbound::seal(placeholder, &model, &slice)?;
+//! let mut outbound = Outbound::seal(placeholder, &model, &slice)?;
 //! let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 41)?;
-//! let inbound = Inbound::open(room, &model, &slice, 40)?;
+//! let mut inbound = Inbound::open(room, InboundPlan::new(&model, &slice, 40))?;
 //! let offer = inbound.offer();
 //!
 //! // the sender finds it first: nothing is sent, and a refusal is the answer
-//! let Err(error) = outbound.check(&offer) else { return Err("1 token is not 40".into()) };
+//! let Err(error) = outbound.start(&offer) else { return Err("1 token is not 40".into()) };
 //! let refusal = Refusal::new(offer.transfer(), Side::Sender, &error);
 //! let at_prefill = outbound.reject(error);
 //!
 //! // had it declared "complete" instead, the receiver's own count would have ended the handoff
-//! let receipt = pagestamp::Receipt::new(offer.transfer(), alice, model.clone(), slice.clone()).with_extent(1, 1, 1);
-//! let refused = inbound.accept(&receipt).err().ok_or("accepted")?;
-//! assert!(matches!(refused.error(), InboundError::Pages { expected_pages: 3, found_pages: 1 }));
-//! let at_decode = refused.into_rejected(); // tell the client: it is an error, not an empty answer
+//! let receipt = Receipt::new(offer.transfer(), alice, model.clone(), Writer::ONLY).with_extent(1, 1, 1);
+//! let Err(error) = inbound.receive(&receipt) else { return Err("1 page is not 3".into()) };
+//! assert!(matches!(error, InboundError::Pages { expected_pages: 3, found_pages: 1 }));
+//! let at_decode = inbound.reject(error); // tell the client: it is an error, not an empty answer
 //! assert_eq!((at_prefill.owner(), at_decode.owner()), (alice, alice));
 //! assert!(refusal.reason().contains("1 pages (1 tokens) are sealed"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accept;
+mod appending;
+mod check;
 mod coverage;
 mod digest;
 mod error;
+mod fit;
 mod inbound;
 mod landing;
 mod offer;
 mod outbound;
+mod pass;
+mod plan;
 mod receipt;
 mod refusal;
+mod sending;
+mod sent_part;
+mod tile;
+mod tiling;
+mod told;
 mod verdict;
+mod verify;
+mod writer;
 
-pub use digest::{Checksum, Digest, Digester, PageDigester};
-pub use error::{LandError, OpenError, OutboundError, SealError, UnfitPool};
-pub use inbound::Inbound;
+pub use accept::{AcceptError, NotAccepted, NotYet};
+pub use appending::Appending;
+pub use digest::{Checksum, Digest, DigestError, DigestKey, Digester, PageDigester};
+pub use error::{LandError, OpenError, OutboundError, SealError, UnfitPool, WriterError};
+pub use inbound::{Inbound, Received};
 pub use landing::{Landed, Landing};
 pub use offer::Offer;
 pub use outbound::Outbound;
+pub use plan::InboundPlan;
 pub use receipt::Receipt;
-pub use refusal::{Refusal, Side};
-pub use verdict::{InboundError, NotAccepted};
+pub use refusal::Refusal;
+pub use sending::Sending;
+pub use sent_part::SentPart;
+pub use tiling::TilingError;
+pub use verdict::InboundError;
+pub use writer::Writer;
+
+pub use crate::transfer::Side;

@@ -6,21 +6,28 @@ use std::ops::Range;
 
 use crate::access::ReadGuard;
 use crate::admission::Rejected;
-use crate::error::{ReadError, Refused};
-use crate::geometry::{Fingerprint, ModelLayout, Slice};
+use crate::error::{ReadError, Refused, TicketError, WriteError};
+use crate::geometry::{ModelLayout, Slice};
 use crate::handle::PageHandle;
-use crate::handoff::inbound::check_pool;
-use crate::handoff::verdict::{CHECKSUM, tokens_in_page};
-use crate::handoff::{Digester, Landing, Offer, OutboundError, Receipt, SealError};
-use crate::id::OwnerId;
-use crate::memory::{PageMemory, Scratch};
+use crate::handoff::check::check_offer;
+use crate::handoff::fit::check_pool;
+use crate::handoff::pass::{self, Dry};
+use crate::handoff::verdict::tokens_in_page;
+use crate::handoff::{
+    Appending, Checksum, DigestKey, Landing, Offer, OutboundError, Receipt, Refusal, SealError, Sending, SentPart, Writer,
+};
+use crate::id::{OwnerId, TransferId};
+use crate::memory::PageMemory;
 use crate::pool::Released;
 use crate::reservation::Reservation;
+use crate::ticket::{HolderId, TicketId};
+use crate::transfer::Side;
 
 /// Holds a prefill reservation whose committed tokens are sealed for a handoff.
 ///
-/// The reservation lies inside, so that its pages stay and what is sealed neither grows nor shrinks. Dropping it releases
-/// them; [`into_reservation`](Self::into_reservation) goes on with the request.
+/// The reservation lies inside, so that its pages stay and what is sealed neither changes nor shrinks. Dropping it releases
+/// them; [`into_reservation`](Self::into_reservation) goes on with the request. Pages that a reader from outside has a ticket
+/// for stay quarantined until that ends, whatever becomes of this value.
 ///
 /// A request that was rejected is none that can be sent:
 ///
@@ -32,11 +39,16 @@ use crate::reservation::Reservation;
 /// ```
 #[must_use = "dropping the outbound releases its pages"]
 pub struct Outbound<M: PageMemory> {
-    reservation: Reservation<M>,
-    model: ModelLayout,
-    slice: Slice,
-    /// fingerprint of model and slice
-    meaning: Fingerprint,
+    pub(super) reservation: Reservation<M>,
+    pub(super) model: ModelLayout,
+    pub(super) slice: Slice,
+    /// tokens that are sent in all; more than are committed while a prompt is still computed
+    pub(super) tokens: u64,
+    pub(super) writer: HolderId,
+    pub(super) key: Option<DigestKey>,
+    pub(super) may_be_unverified: bool,
+    id: TransferId,
+    readers: Vec<(HolderId, TicketId)>,
 }
 
 impl<M: PageMemory> Outbound<M> {
@@ -44,7 +56,7 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// # Cost
     ///
-    /// O(planes); allocates.
+    /// O(planes); allocates; one lock.
     ///
     /// # Errors
     ///
@@ -57,10 +69,58 @@ impl<M: PageMemory> Outbound<M> {
         model: &ModelLayout,
         slice: &Slice,
     ) -> Result<Self, Refused<Reservation<M>, SealError>> {
-        match check_seal(&reservation, model, slice) {
-            Ok(meaning) => Ok(Self { reservation, model: model.clone(), slice: slice.clone(), meaning }),
-            Err(error) => Err(Refused::new(reservation, error)),
+        let tokens = reservation.committed_tokens();
+        Self::stream(reservation, model, slice, tokens)
+    }
+
+    /// Begins to send `tokens` tokens of which some, or all, are still to be computed: [`append`](Self::append) goes on with
+    /// the prompt, and what is committed may be sent meanwhile, in parts. What is sealed is the committed tokens; it grows
+    /// and never changes.
+    ///
+    /// # Errors
+    ///
+    /// As [`seal`](Self::seal), and
+    ///
+    /// - [`SealError::PastMax`], [`SealError::PastSealed`]: more than was admitted, or less than is committed.
+    pub fn stream(
+        reservation: Reservation<M>,
+        model: &ModelLayout,
+        slice: &Slice,
+        tokens: u64,
+    ) -> Result<Self, Refused<Reservation<M>, SealError>> {
+        if let Err(error) = check_seal(&reservation, model, slice, tokens) {
+            return Err(Refused::new(reservation, error));
         }
+        let Some(id) = reservation.open_transfer(Side::Sender) else {
+            return Err(Refused::new(reservation, ReadError::Revoked.into()));
+        };
+        let (model, slice) = (model.clone(), slice.clone());
+        let (writer, key, may_be_unverified, readers) = (Writer::ONLY, None, false, Vec::new());
+        Ok(Self { reservation, model, slice, tokens, writer, key, may_be_unverified, id, readers })
+    }
+
+    /// Sets which writer of an offer this is; [`Writer::ONLY`] at first.
+    pub const fn with_writer(mut self, writer: HolderId) -> Self {
+        self.writer = writer;
+        self
+    }
+
+    /// Sets the secret that both sides have, for [`Checksum::Blake3Keyed`].
+    pub fn with_key(mut self, key: DigestKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Serves offers of [`Checksum::BytesUnverified`] too, which gives up the receiver's proof that it has these bytes.
+    pub const fn with_bytes_unverified(mut self) -> Self {
+        self.may_be_unverified = true;
+        self
+    }
+
+    /// Returns the number of this handoff in its own pool, by which [`transfers`](crate::PagePool::transfers) shows it.
+    #[must_use]
+    pub const fn id(&self) -> TransferId {
+        self.id
     }
 
     /// Returns whose tokens are sealed.
@@ -69,17 +129,24 @@ impl<M: PageMemory> Outbound<M> {
         self.reservation.owner()
     }
 
-    /// Returns the tokens that are sealed.
+    /// Returns the tokens that are sent in all.
     #[must_use]
     pub const fn tokens(&self) -> u64 {
-        self.reservation.committed_tokens()
+        self.tokens
     }
 
-    /// Returns the pages that the sealed tokens take.
+    /// Returns the tokens that are sealed so far: all of them unless a prompt is still computed.
+    #[must_use]
+    pub const fn sealed_tokens(&self) -> u64 {
+        let committed = self.reservation.committed_tokens();
+        if committed < self.tokens { committed } else { self.tokens }
+    }
+
+    /// Returns the pages that the tokens take.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        // at most the pages of the reservation, which an index counts
-        self.reservation.pool().geometry().pages_for_tokens(self.tokens()) as u32
+        // at most the pages that were admitted, which an index counts
+        self.reservation.pool().geometry().pages_for_tokens(self.tokens) as u32
     }
 
     /// Returns the model whose cache is sealed.
@@ -94,10 +161,17 @@ impl<M: PageMemory> Outbound<M> {
         &self.slice
     }
 
+    /// Returns which writer of an offer this is.
+    #[must_use]
+    pub const fn writer(&self) -> HolderId {
+        self.writer
+    }
+
     /// Lists the handles of the pages that hold the sealed tokens, in sequence order; none when the owner was reclaimed.
     /// For an engine that moves the bytes itself: the n-th goes to the n-th destination of the offer.
     pub fn handles(&self) -> impl Iterator<Item = PageHandle<M>> {
-        self.reservation.handles().take(self.pages() as usize)
+        let pages = self.reservation.pool().geometry().pages_for_tokens(self.sealed_tokens());
+        self.reservation.handles().take(pages as usize)
     }
 
     /// Reads sealed tokens, as [`Reservation::read`]: for an engine that moves the bytes itself. Digest what was read here
@@ -108,93 +182,199 @@ impl<M: PageMemory> Outbound<M> {
     /// - [`ReadError::Unwritten`]: past what is sealed; drafts are no part of it.
     /// - [`ReadError::Backward`], [`ReadError::Busy`], [`ReadError::Pending`], [`ReadError::Revoked`]: as there.
     pub fn read(&self, tokens: Range<u64>) -> Result<ReadGuard<'_, M>, ReadError> {
-        let written_tokens = self.tokens();
+        let written_tokens = self.sealed_tokens();
         if tokens.end > written_tokens {
             return Err(ReadError::Unwritten { to_tokens: tokens.end, written_tokens });
         }
         self.reservation.read(tokens)
     }
 
-    /// Checks that an offer asks for what is sealed, no more and no less. [`send`](Self::send) does so too; an engine that
-    /// moves the bytes itself calls this before it moves any.
-    ///
-    /// # Errors
-    ///
-    /// [`OutboundError::Owner`], [`OutboundError::Layout`], [`OutboundError::Slice`], [`OutboundError::Pages`],
-    /// [`OutboundError::Tokens`], [`OutboundError::Checksum`]: the first in which the offer differs. Nothing is sent; answer
-    /// with a [`Refusal`](super::Refusal).
-    pub fn check(&self, offer: &Offer) -> Result<(), OutboundError> {
-        if offer.owner() != self.owner() {
-            return Err(OutboundError::Owner { expected: self.owner(), found: offer.owner() });
-        }
-        if *offer.model() != self.model {
-            let (expected, found) = (Box::new(self.model.clone()), Box::new(offer.model().clone()));
-            return Err(OutboundError::Layout { expected, found });
-        }
-        if *offer.slice() != self.slice {
-            return Err(OutboundError::Slice { expected: self.slice.clone(), found: offer.slice().clone() });
-        }
-        let (sealed_tokens, found_tokens) = (self.tokens(), offer.tokens());
-        let (expected_pages, found_pages) = (u64::from(self.pages()), offer.destinations().len() as u64);
-        if found_pages != expected_pages {
-            return Err(OutboundError::Pages { expected_pages, sealed_tokens, found_pages, found_tokens });
-        }
-        if found_tokens != sealed_tokens {
-            return Err(OutboundError::Tokens { expected_tokens: sealed_tokens, found_tokens });
-        }
-        if offer.checksum() != CHECKSUM {
-            return Err(OutboundError::Checksum { expected: CHECKSUM, found: offer.checksum() });
-        }
-        Ok(())
+    /// Goes on with the prompt: grows, writes and commits past what is sealed.
+    pub const fn append(&mut self) -> Appending<'_, M> {
+        Appending::new(&mut self.reservation)
     }
 
-    /// Copies what is sealed into an inbound of this process, and says what was sent. Digests in the same pass.
+    /// Sets when the handoff began and when it becomes overdue, in the caller's nanoseconds. Time ends nothing:
+    /// [`overdue_transfers`](crate::PagePool::overdue_transfers) shows it, and the engine decides.
+    pub fn set_deadline(&self, begun_ns: u64, deadline_ns: u64) {
+        self.reservation.set_transfer_deadline(begun_ns, deadline_ns);
+    }
+
+    /// Checks that an offer asks for what is sealed, no more and no less. [`start`](Self::start) does so too.
     ///
     /// # Cost
     ///
-    /// O(bytes): two copies (through one plane of a page) and one digest.
+    /// O(pages * log pages), to find a page that is offered twice; allocates.
     ///
     /// # Errors
     ///
-    /// - As [`check`](Self::check), and [`OutboundError::Transfer`] when the landing is of another offer: before a byte moves.
+    /// [`OutboundError::Owner`], [`OutboundError::Layout`], [`OutboundError::Writer`], [`OutboundError::Slice`],
+    /// [`OutboundError::Pages`], [`OutboundError::Tokens`], [`OutboundError::Held`], [`OutboundError::ForeignDestination`],
+    /// [`OutboundError::SameDestination`], [`OutboundError::Unverified`], [`OutboundError::Digest`]: the first in which the
+    /// offer differs. Nothing is sent; answer with a [`Refusal`].
+    pub fn check(&self, offer: &Offer) -> Result<(), OutboundError> {
+        check_offer(self, offer).map(|_| ())
+    }
+
+    /// Begins to serve an offer that asks for what is sealed. One outbound may serve several, of receivers that hold
+    /// different parts of the model; saying it twice is saying it once.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is sent; answer with a [`Refusal`].
+    ///
+    /// - As [`check`](Self::check).
+    /// - [`OutboundError::Duplicate`]: another outbound of this pool serves the transfer.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
-    /// - [`OutboundError::Land`]: the receiver did not take a part. What landed before stays there, unreadable.
-    pub fn send<N: PageMemory>(&self, offer: &Offer, landing: &mut Landing<'_, N>) -> Result<Receipt, OutboundError> {
-        self.check(offer)?;
-        if landing.transfer() != offer.transfer() {
-            return Err(OutboundError::Transfer { expected: offer.transfer(), found: landing.transfer() });
+    pub fn start(&mut self, offer: &Offer) -> Result<Sending, OutboundError> {
+        let slice = check_offer(self, offer)?;
+        if self.reservation.is_revoked() {
+            return Err(ReadError::Revoked.into());
         }
-        let (tokens, pages) = (self.tokens(), self.pages());
-        let geometry = self.reservation.pool().geometry();
-        let digester = Digester::over(offer.transfer(), self.meaning);
-        let guard = self.reservation.read(0..tokens)?;
-        let mut digests = Vec::with_capacity(pages as usize);
-        let mut scratch = Scratch::for_tokens(geometry, tokens_in_page(tokens, geometry.page_tokens(), 0));
-        for (ordinal, view) in (0..pages).zip(guard.pages()) {
-            let filled = view.tokens();
-            let mut digest = digester.page(ordinal, filled.end);
-            for (plane, shape) in geometry.planes().iter().enumerate() {
-                let bytes = scratch.take((u64::from(filled.end) * shape.token_bytes()) as usize);
-                view.copy(plane, bytes)?;
-                digest.update(bytes);
-                landing.put(ordinal, plane, filled.clone(), bytes)?;
-            }
-            digests.push(digest.finish());
+        let transfer = offer.transfer();
+        if !self.reservation.serve_transfer(transfer) {
+            return Err(OutboundError::Duplicate { transfer });
         }
-        let last_page_tokens = tokens_in_page(tokens, geometry.page_tokens(), pages.saturating_sub(1));
-        let receipt = Receipt::new(offer.transfer(), self.owner(), self.model.clone(), self.slice.clone());
-        Ok(receipt.with_extent(pages, tokens, last_page_tokens).with_digests(CHECKSUM, digests))
+        // whole pages, fewer than the sender has
+        let held_pages = (offer.held_tokens() / u64::from(self.model.page_tokens())) as u32;
+        Ok(Sending::new(offer, slice, held_pages))
+    }
+
+    /// Copies some layers of some pages into an inbound of this process, digests them in the same pass, and says what was
+    /// sent. Pages that the receiver holds are digested only.
+    ///
+    /// # Cost
+    ///
+    /// O(bytes): two copies (through a chunk in the first-level cache) and one digest.
+    ///
+    /// # Errors
+    ///
+    /// - [`OutboundError::Transfer`], [`OutboundError::LandingOf`]: the landing is of another offer or writer.
+    /// - [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`]: not to be sent, or not yet.
+    /// - [`OutboundError::Read`]: the owner was reclaimed.
+    /// - [`OutboundError::Land`]: the receiver did not take a part. What landed before stays there, unreadable, and the same
+    ///   call may be made again.
+    pub fn copy<N: PageMemory>(
+        &self,
+        sending: &Sending,
+        layers: Range<u32>,
+        pages: Range<u32>,
+        landing: &mut Landing<'_, N>,
+    ) -> Result<SentPart, OutboundError> {
+        let (expected, found) = (sending.transfer(), landing.transfer());
+        if expected != found {
+            return Err(OutboundError::Transfer { expected, found });
+        }
+        let (expected, found) = (self.writer, landing.writer());
+        if expected != found {
+            return Err(OutboundError::LandingOf { expected, found });
+        }
+        pass::run(self, sending, layers, pages, landing)
+    }
+
+    /// Digests some layers of some pages, for an engine that moves the bytes itself.
+    ///
+    /// # Cost
+    ///
+    /// O(bytes): one read and one digest.
+    ///
+    /// # Errors
+    ///
+    /// [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`], [`OutboundError::Read`]: as [`copy`](Self::copy).
+    pub fn digest(
+        &self,
+        sending: &Sending,
+        layers: Range<u32>,
+        pages: Range<u32>,
+    ) -> Result<SentPart, OutboundError> {
+        pass::run(self, sending, layers, pages, &mut Dry)
+    }
+
+    /// Says what was sent, in parts that [`copy`](Self::copy) or [`digest`](Self::digest) made, or the engine itself.
+    pub fn receipt(&self, sending: &Sending, parts: Vec<SentPart>) -> Receipt {
+        let (pages, page_tokens) = (self.pages(), self.model.page_tokens());
+        let last_page_tokens = tokens_in_page(self.tokens, page_tokens, pages.saturating_sub(1));
+        Receipt::new(sending.transfer(), self.owner(), self.model.clone(), self.writer)
+            .with_extent(pages, self.tokens, last_page_tokens)
+            .with_held_tokens(sending.held_tokens())
+            .with_parts(sending.checksum(), parts)
+    }
+
+    /// Copies all that is sealed into an inbound of this process, and says what was sent: [`start`](Self::start),
+    /// [`copy`](Self::copy) and [`receipt`](Self::receipt) in one.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start) and [`copy`](Self::copy).
+    pub fn send<N: PageMemory>(
+        &mut self,
+        offer: &Offer,
+        landing: &mut Landing<'_, N>,
+    ) -> Result<Receipt, OutboundError> {
+        let sending = self.start(offer)?;
+        let (layers, pages) = (sending.slice().layers(), sending.all_pages());
+        let parts = if pages.is_empty() { Vec::new() } else { vec![self.copy(&sending, layers, pages, landing)?] };
+        Ok(self.receipt(&sending, parts))
+    }
+
+    /// Lets an outside party read the sealed pages (a network card that sends them, a receiver that fetches them) until its
+    /// ticket ends. It has one ticket, however often it asks.
+    ///
+    /// The ticket ends as others do, by [`ticket_done`](crate::PagePool::ticket_done) when this reader says that it has all:
+    /// a second word of the same reader is [`TicketError::AlreadyDone`] and ends nobody else's.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was pinned.
+    ///
+    /// - [`TicketError::AlreadyDone`]: this reader had its ticket, and it ended.
+    /// - [`TicketError::OutOfRange`]: not all pages are there yet.
+    /// - Others as [`Reservation::pin_read`].
+    pub fn open_reader(&mut self, reader: HolderId, deadline_ns: Option<u64>) -> Result<TicketId, TicketError> {
+        if let Some((_, ticket)) = self.readers.iter().find(|(holder, _)| *holder == reader) {
+            let open = self.reservation.pool().ticket_is_open(*ticket);
+            return if open { Ok(*ticket) } else { Err(TicketError::AlreadyDone(*ticket)) };
+        }
+        let ticket = self.reservation.pin_read(0..self.pages(), reader, deadline_ns)?;
+        self.readers.push((reader, ticket));
+        Ok(ticket)
+    }
+
+    /// Lists the readers that have not said that they have all.
+    pub fn readers(&self) -> impl Iterator<Item = (HolderId, TicketId)> {
+        let pool = self.reservation.pool();
+        self.readers.iter().copied().filter(|(_, ticket)| pool.ticket_is_open(*ticket))
     }
 
     /// Goes on with the request after the handoff: the seal ends, the pages stay.
     pub fn into_reservation(self) -> Reservation<M> {
-        self.reservation
+        self.reservation.end_transfer()
     }
 
-    /// Releases the pages, as [`Reservation::release`].
+    /// Releases the pages, as [`Reservation::release`]: when every receiver has what it wanted. Those that a reader has a
+    /// ticket for wait for its end.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn release(self) -> Released {
         self.reservation.release()
+    }
+
+    /// Ends the request for good because the other side refused a transfer that this outbound serves. The pages go back at
+    /// once, unless a reader has a ticket for them.
+    ///
+    /// # Errors
+    ///
+    /// The outbound comes back.
+    ///
+    /// - [`OutboundError::NotServed`]: the refusal is of another transfer.
+    pub fn refused(self, refusal: Refusal) -> Result<Rejected, Refused<Self, OutboundError>> {
+        let transfer = refusal.transfer();
+        let serves = self.reservation.pool().transfers().into_iter().any(|open| {
+            open.id == self.id && open.serves.contains(&transfer)
+        });
+        if !serves {
+            return Err(Refused::new(self, OutboundError::NotServed { transfer }));
+        }
+        Ok(self.reject(refusal))
     }
 
     /// Releases the pages and ends the request for good: `error` stays with the rejection.
@@ -207,14 +387,22 @@ fn check_seal<M: PageMemory>(
     reservation: &Reservation<M>,
     model: &ModelLayout,
     slice: &Slice,
-) -> Result<Fingerprint, SealError> {
-    let meaning = check_pool::<M>(reservation.pool().geometry(), model, slice)?;
-    drop(reservation.read(0..reservation.committed_tokens())?);
-    Ok(meaning)
+    tokens: u64,
+) -> Result<(), SealError> {
+    check_pool::<M>(reservation.pool().geometry(), model, slice)?;
+    let (committed_tokens, max_tokens) = (reservation.committed_tokens(), reservation.max_tokens());
+    if tokens < committed_tokens {
+        return Err(SealError::PastSealed { tokens, committed_tokens });
+    }
+    if tokens > max_tokens.max(committed_tokens) {
+        return Err(SealError::PastMax { tokens, max_tokens });
+    }
+    drop(reservation.read(0..committed_tokens)?);
+    Ok(())
 }
 
 impl<M: PageMemory> fmt::Debug for Outbound<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outbound").field("reservation", &self.reservation).finish_non_exhaustive()
+        f.debug_struct("Outbound").field("id", &self.id).field("reservation", &self.reservation).finish_non_exhaustive()
     }
 }

@@ -4,24 +4,7 @@ use std::error::Error;
 use std::fmt::{self, Write};
 
 use crate::id::TransferId;
-
-/// Names one end of a handoff.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Side {
-    /// The one that has the bytes: prefill.
-    Sender,
-    /// The one that wants them: decode.
-    Receiver,
-}
-
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Side::Sender => "sender",
-            Side::Receiver => "receiver",
-        })
-    }
-}
+use crate::transfer::Side;
 
 /// Ends a handoff for good, and keeps the first error for the other side.
 ///

@@ -1,28 +1,29 @@
 //! The end of a handoff: whether what arrived is what was reserved.
 //!
-//! *Owns* what the receiver expects, the comparison with a receipt and with what landed, and the errors. *Does not know*
-//! how bytes are reached.
+//! *Owns* what the receiver expects, the comparison of a receipt with it, and the errors. *Does not know* how bytes are
+//! reached, nor what landed before.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 use thiserror::Error;
 
-use crate::admission::Rejected;
 use crate::error::WriteError;
-use crate::geometry::{ModelLayout, Slice};
-use crate::handoff::coverage::{Coverage, Overlap};
+use crate::geometry::{Fingerprint, ModelLayout, Slice};
 use crate::handoff::error::{Named, Part};
-use crate::handoff::{Checksum, Digest, Digester, Receipt, Refusal, Side};
+use crate::handoff::{Checksum, Digest, DigestError, DigestKey, Digester, Receipt, SentPart};
 use crate::id::{OwnerId, TransferId};
+use crate::ticket::{HolderId, TicketId};
 
 /// Says in what the arrival differs from the reservation.
 ///
-/// They are looked for in the order in which they stand here, a zero digest after the number of digests; the first one
-/// found ends the handoff. After a reclaim of the owner it is [`InboundError::Write`], whatever else is wrong.
+/// A receipt is compared in the order in which the variants stand here; the first one found ends the handoff, except for
+/// [`InboundError::Transfer`], which is about another one. After a reclaim of the owner it is [`InboundError::Write`] in the
+/// end, whatever else is wrong.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InboundError {
-    /// The receipt is of another handoff: a late, replayed or misrouted one.
+    /// The receipt is of another handoff: a late, replayed or misrouted one. This handoff is as it was.
     #[error("the receipt is of {found}, this is {expected}; look who sent it")]
     Transfer {
         /// This handoff.
@@ -46,13 +47,11 @@ pub enum InboundError {
         /// What was sent.
         found: Box<ModelLayout>,
     },
-    /// Another part of the model.
-    #[error("expected are {}, the receipt is for {}; route each rank to its own slice", Part(expected), Part(found))]
-    Slice {
-        /// What is expected.
-        expected: Slice,
-        /// What was sent.
-        found: Slice,
+    /// Somebody sent who is not expected to.
+    #[error("the receipt is of writer {}, which this handoff does not name; route each rank to its own handoff", found.0)]
+    Writer {
+        /// Who sent.
+        found: HolderId,
     },
     /// More pages or fewer. The receipt of the incident on the crate's front page would have ended here.
     #[error("{expected_pages} pages are reserved, the receipt is for {found_pages}; the prompt is not all there")]
@@ -78,11 +77,21 @@ pub enum InboundError {
         /// Tokens of the receipt.
         found_tokens: u32,
     },
-    /// No digest covers the page: none was sent, or a zero.
-    #[error("no digest covers page {page}; what is not covered is never accepted")]
+    /// The sender left out more than the receiver holds, or less.
+    #[error("{expected_tokens} tokens are held here, the receipt leaves out {found_tokens}")]
+    Held {
+        /// Tokens that the receiver holds.
+        expected_tokens: u64,
+        /// Tokens that the sender left out.
+        found_tokens: u64,
+    },
+    /// No digest covers a plane of a page: none was sent, or a zero, or for fewer planes than the page has.
+    #[error("no digest covers plane {plane} of page {page}; what is not covered is never accepted")]
     Unverified {
         /// The first page without a digest.
         page: u32,
+        /// The first plane, of the slice that was sent, that none covers.
+        plane: u32,
     },
     /// Digests of another kind than was offered.
     #[error("pages are to be digested with {expected}, the receipt has {found}")]
@@ -92,38 +101,106 @@ pub enum InboundError {
         /// What the receipt has.
         found: Checksum,
     },
+    /// A group of pages that this version does not hand over.
+    #[error("group {found} of pages was sent, only group {expected} is expected")]
+    Group {
+        /// The group expected.
+        expected: u32,
+        /// The group sent.
+        found: u32,
+    },
+    /// A part of another slice than the writer's.
+    #[error(
+        "writer {} sends {}, it sent {}; route each rank to its own slice", writer.0, Part(expected), Part(found)
+    )]
+    Slice {
+        /// Who sent.
+        writer: HolderId,
+        /// The writer's slice: a part has some of its layers and all of its heads.
+        expected: Slice,
+        /// What was sent.
+        found: Slice,
+    },
+    /// A part of pages that are not expected, or of none.
+    #[error("pages {}..{} were sent, pages 0..{expected_pages} are expected", found.start, found.end)]
+    NoSuchPages {
+        /// Pages expected.
+        expected_pages: u32,
+        /// Pages of the part.
+        found: Range<u32>,
+    },
+    /// Digests of planes that the slice does not have.
+    #[error("planes {}..{} are said to be digested, the slice has planes 0..{expected_planes}", found.start, found.end)]
+    NoSuchPlanes {
+        /// Planes of the slice.
+        expected_planes: u32,
+        /// Planes of the part.
+        found: Range<u32>,
+    },
     /// More digests than pages, or fewer.
-    #[error("{expected_digests} pages need as many digests, the receipt has {found_digests}")]
+    #[error("{expected_digests} pages need as many digests, the part has {found_digests}")]
     DigestCount {
-        /// Digests expected.
+        /// Pages of the part.
         expected_digests: u32,
-        /// Digests of the receipt.
+        /// Digests of the part.
         found_digests: u64,
     },
-    /// Two different parts were sent for the same tokens.
-    #[error(
-        "page {page}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; the sender's parts overlap",
-        sent.start, sent.end, landed.start, landed.end
-    )]
-    Overlap {
+    /// Two different parts speak for the same layer of the same page.
+    #[error("writer {}, page {page}: layer {layer} was sent in two different parts; of two that overlap one is wrong", writer.0)]
+    TwoParts {
+        /// Who sent.
+        writer: HolderId,
         /// The page's ordinal.
         page: u32,
-        /// The plane.
+        /// The layer.
+        layer: u32,
+    },
+    /// Two different ranges of bytes landed on the same tokens.
+    #[error(
+        "writer {}, page {page}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; its parts overlap",
+        writer.0, sent.start, sent.end, landed.start, landed.end
+    )]
+    Overlap {
+        /// Who sent.
+        writer: HolderId,
+        /// The page's ordinal.
+        page: u32,
+        /// The plane of the writer's slice.
         plane: usize,
         /// Tokens that landed first.
         landed: Range<u32>,
         /// Tokens that were sent on top.
         sent: Range<u32>,
     },
-    /// The receipt is for pages that did not land, or not all of them.
+    /// A writer may still be writing.
+    #[error("writer {} has not stopped: its {ticket} is open; end it when it has", writer.0)]
+    StillWriting {
+        /// Who.
+        writer: HolderId,
+        /// Its ticket.
+        ticket: TicketId,
+    },
+    /// No receipt speaks for a layer of a page.
+    #[error("writer {} has not said that it sent layer {layer} of page {page}", writer.0)]
+    Untold {
+        /// Who should have.
+        writer: HolderId,
+        /// The page's ordinal.
+        page: u32,
+        /// The first layer that is missing there.
+        layer: u32,
+    },
+    /// Bytes did not land, or not all of them, whatever a receipt says.
     #[error(
-        "page {page}, plane {plane}: {landed_tokens} of {expected_tokens} tokens landed ({complete_pages} of \
-         {expected_pages} pages are complete), whatever the receipt says"
+        "writer {}, page {page}, plane {plane}: {landed_tokens} of {expected_tokens} tokens landed ({complete_pages} of \
+         {expected_pages} pages are complete), whatever its receipt says", writer.0
     )]
     Gap {
+        /// Who should have sent.
+        writer: HolderId,
         /// Ordinal of the first page with a gap.
         page: u32,
-        /// Its first plane with a gap.
+        /// Its first plane with a gap, of the writer's slice.
         plane: usize,
         /// Tokens expected there.
         expected_tokens: u32,
@@ -134,72 +211,26 @@ pub enum InboundError {
         /// Pages that landed whole.
         complete_pages: u32,
     },
-    /// The bytes that landed are not those that were sent for this place. The values are kept out of the text.
+    /// The bytes that are there are not those that were sent for this place. The values are kept out of the text.
     #[error(
-        "page {page}: the digest of what landed is not the one in the receipt; bytes changed, or are another page's"
+        "writer {}, page {page}: the digest of {} is not the one in the receipt; bytes changed, or are another page's",
+        writer.0, Part(slice)
     )]
     Digest {
+        /// Who sent.
+        writer: HolderId,
         /// The page's ordinal.
         page: u32,
-        /// Digest of what landed.
+        /// The layers and heads that the digest is of.
+        slice: Slice,
+        /// Digest of the bytes that are there.
         expected: Digest,
-        /// Digest of the receipt.
+        /// Digest in the receipt.
         found: Digest,
     },
-    /// The pages can no longer be had: the owner was reclaimed, or the memory refused.
+    /// The pages can no longer be read or written: the owner was reclaimed, or the memory refused.
     #[error(transparent)]
     Write(#[from] WriteError),
-}
-
-/// Says that a handoff was not accepted: the pages are released, nothing of them was readable, the request is over.
-///
-/// An [`Error`](std::error::Error) whose text and source are those of [`error`](Self::error).
-#[derive(Debug)]
-#[must_use = "a rejection is an answer: tell the client, and the sender"]
-pub struct NotAccepted {
-    transfer: TransferId,
-    error: Box<InboundError>,
-    rejected: Rejected,
-}
-
-impl NotAccepted {
-    pub(super) fn new(transfer: TransferId, error: InboundError, rejected: Rejected) -> Self {
-        Self { transfer, error: Box::new(error), rejected }
-    }
-
-    /// Returns which handoff it was.
-    #[must_use]
-    pub const fn transfer(&self) -> TransferId {
-        self.transfer
-    }
-
-    /// Returns the first mismatch.
-    #[must_use]
-    pub fn error(&self) -> &InboundError {
-        &self.error
-    }
-
-    /// Makes the message that ends the handoff on the other side.
-    pub fn refusal(&self) -> Refusal {
-        Refusal::new(self.transfer, Side::Receiver, &*self.error)
-    }
-
-    /// Gives the request's end, which no function takes as a request. It keeps the mismatch as its reason.
-    pub fn into_rejected(self) -> Rejected {
-        self.rejected
-    }
-}
-
-impl std::fmt::Display for NotAccepted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for NotAccepted {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        std::error::Error::source(&*self.error)
-    }
 }
 
 /// What a receiver reserved and waits for.
@@ -210,12 +241,12 @@ pub(super) struct Expected {
     pub(super) model: ModelLayout,
     pub(super) slice: Slice,
     pub(super) tokens: u64,
+    pub(super) held_tokens: u64,
     pub(super) pages: u32,
-    pub(super) digester: Digester,
+    pub(super) checksum: Checksum,
+    pub(super) key: Option<DigestKey>,
+    pub(super) batch_pages: NonZeroU32,
 }
-
-/// How pages are digested here.
-pub(super) const CHECKSUM: Checksum = Checksum::Xxh3;
 
 /// Tokens in the page with an ordinal, of a sequence of `tokens` tokens; 0 past its end.
 pub(super) fn tokens_in_page(tokens: u64, page_tokens: u32, ordinal: u32) -> u32 {
@@ -230,31 +261,24 @@ impl Expected {
         tokens_in_page(self.tokens, self.model.page_tokens(), ordinal)
     }
 
-    /// Compares everything but bytes.
-    pub(super) fn judge(&self, receipt: &Receipt, coverage: &Coverage) -> Result<(), InboundError> {
-        self.judge_names(receipt)?;
-        self.judge_extent(receipt)?;
-        self.judge_digests(receipt)?;
-        if let Some(Overlap { page, plane, landed, sent }) = coverage.first_overlap().cloned() {
-            return Err(InboundError::Overlap { page, plane, landed, sent });
-        }
-        match coverage.first_missing(|page| self.tokens_in(page)) {
-            None => Ok(()),
-            Some(missing) => Err(InboundError::Gap {
-                page: missing.page,
-                plane: missing.plane,
-                expected_tokens: self.tokens_in(missing.page),
-                landed_tokens: missing.landed_tokens,
-                expected_pages: self.pages,
-                complete_pages: coverage.complete_pages(|page| self.tokens_in(page)),
-            }),
-        }
+    /// Pages that the receiver holds already.
+    pub(super) fn held_pages(&self) -> u32 {
+        // whole pages, fewer than the reservation has
+        (self.held_tokens / u64::from(self.model.page_tokens())) as u32
     }
 
-    fn judge_names(&self, receipt: &Receipt) -> Result<(), InboundError> {
-        if receipt.transfer() != self.transfer {
-            return Err(InboundError::Transfer { expected: self.transfer, found: receipt.transfer() });
-        }
+    /// Tokens of a page that have to be sent.
+    pub(super) fn tokens_to_land(&self, ordinal: u32) -> u32 {
+        if ordinal < self.held_pages() { 0 } else { self.tokens_in(ordinal) }
+    }
+
+    /// Begins the digests of a slice.
+    pub(super) fn digester(&self, meaning: Fingerprint) -> Result<Digester, DigestError> {
+        Digester::over(self.checksum, self.key.as_ref(), self.transfer, meaning)
+    }
+
+    /// Compares what is the same in all receipts of the handoff.
+    pub(super) fn judge_head(&self, receipt: &Receipt) -> Result<(), InboundError> {
         if receipt.owner() != self.owner {
             return Err(InboundError::Owner { expected: self.owner, found: receipt.owner() });
         }
@@ -262,8 +286,15 @@ impl Expected {
             let (expected, found) = (Box::new(self.model.clone()), Box::new(receipt.model().clone()));
             return Err(InboundError::Layout { expected, found });
         }
-        if *receipt.slice() != self.slice {
-            return Err(InboundError::Slice { expected: self.slice.clone(), found: receipt.slice().clone() });
+        self.judge_extent(receipt)?;
+        if self.pages == 0 {
+            return Ok(());
+        }
+        if receipt.parts().is_empty() || receipt.checksum() == Checksum::BytesUnverified && self.is_verified() {
+            return Err(InboundError::Unverified { page: 0, plane: 0 });
+        }
+        if receipt.checksum() != self.checksum {
+            return Err(InboundError::Checksum { expected: self.checksum, found: receipt.checksum() });
         }
         Ok(())
     }
@@ -282,23 +313,61 @@ impl Expected {
         if found_tokens != expected_tokens {
             return Err(InboundError::Fill { expected_tokens, found_tokens });
         }
+        let (expected_tokens, found_tokens) = (self.held_tokens, receipt.held_tokens());
+        if found_tokens != expected_tokens {
+            return Err(InboundError::Held { expected_tokens, found_tokens });
+        }
         Ok(())
     }
 
-    fn judge_digests(&self, receipt: &Receipt) -> Result<(), InboundError> {
-        let (checksum, digests) = (receipt.checksum(), receipt.digests());
-        if self.pages > 0 && (checksum == Checksum::Nothing || digests.is_empty()) {
-            return Err(InboundError::Unverified { page: 0 });
+    /// Whether digests are compared at all.
+    pub(super) fn is_verified(&self) -> bool {
+        self.checksum != Checksum::BytesUnverified
+    }
+
+    /// Compares a part with the slice of its writer.
+    pub(super) fn judge_part(
+        &self,
+        writer: HolderId,
+        tile: &Slice,
+        part: &SentPart,
+    ) -> Result<(), InboundError> {
+        if part.group() != 0 {
+            return Err(InboundError::Group { expected: 0, found: part.group() });
         }
-        if checksum != CHECKSUM && self.pages > 0 {
-            return Err(InboundError::Checksum { expected: CHECKSUM, found: checksum });
+        let (layers, all_layers) = (part.slice().layers(), tile.layers());
+        let of_writer = layers.start >= all_layers.start && layers.end <= all_layers.end;
+        if !of_writer || part.slice().heads() != tile.heads() {
+            let (expected, found) = (tile.clone(), part.slice().clone());
+            return Err(InboundError::Slice { writer, expected, found });
         }
-        let found_digests = digests.len() as u64;
-        if found_digests != u64::from(self.pages) {
-            return Err(InboundError::DigestCount { expected_digests: self.pages, found_digests });
+        let pages = part.pages();
+        if pages.is_empty() || pages.end > self.pages {
+            return Err(InboundError::NoSuchPages { expected_pages: self.pages, found: pages });
         }
-        match digests.iter().position(|digest| digest.is_zero()) {
-            Some(page) => Err(InboundError::Unverified { page: page as u32 }),
+        if self.is_verified() { self.judge_digests(part) } else { Ok(()) }
+    }
+
+    fn judge_digests(&self, part: &SentPart) -> Result<(), InboundError> {
+        let (pages, covered) = (part.pages(), part.planes());
+        // A slice of the model has planes: that was checked when the part's was found within the writer's.
+        let planes = self.model.geometry(part.slice()).map_or(0, |geometry| geometry.planes().len() as u32);
+        if covered.start > 0 || covered.end < planes {
+            let plane = if covered.start > 0 { 0 } else { covered.end };
+            return Err(InboundError::Unverified { page: pages.start, plane });
+        }
+        if covered.end > planes {
+            return Err(InboundError::NoSuchPlanes { expected_planes: planes, found: covered });
+        }
+        let (expected_digests, found_digests) = (pages.end - pages.start, part.digests().len() as u64);
+        if found_digests == 0 {
+            return Err(InboundError::Unverified { page: pages.start, plane: 0 });
+        }
+        if found_digests != u64::from(expected_digests) {
+            return Err(InboundError::DigestCount { expected_digests, found_digests });
+        }
+        match part.digests().iter().position(|digest| digest.is_zero()) {
+            Some(at) => Err(InboundError::Unverified { page: pages.start + at as u32, plane: 0 }),
             None => Ok(()),
         }
     }

@@ -5,15 +5,18 @@ use super::Heat;
 use super::zero::Zero;
 use crate::geometry::PageGeometry;
 
-/// Room for some tokens of one plane. Never grows, so that no copy is left behind; zeroed when dropped.
+/// Room for some bytes of pages. Never grows, so that no copy is left behind; zeroed when dropped.
 pub(crate) struct Scratch {
     bytes: Box<[u8]>,
 }
 
 impl Scratch {
     pub(crate) fn for_tokens(geometry: &PageGeometry, tokens: u32) -> Self {
-        let largest = geometry.planes().iter().map(|plane| plane.token_bytes() * u64::from(tokens)).max().unwrap_or(0);
-        Self { bytes: vec![0; usize::try_from(largest).unwrap_or(usize::MAX)].into() }
+        Self::of_bytes(geometry.planes().iter().map(|plane| plane.token_bytes() * u64::from(tokens)).max().unwrap_or(0))
+    }
+
+    pub(crate) fn of_bytes(bytes: u64) -> Self {
+        Self { bytes: vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)].into() }
     }
 
     /// The first `len` bytes, with whatever was put there last.

@@ -223,7 +223,9 @@ impl<M: PageMemory> Inner<M> {
         let mut state = self.state.lock();
         if let Some(claim) = state.claims.get_mut(&token.id) {
             if matches!(claim.standing, Standing::Out { .. }) && !core.header.is_revoked() {
+                let key = core.key;
                 claim.standing = Standing::Kept { core, extents };
+                state.end_transfer(key);
                 return;
             }
             claim.standing = Standing::Ended;

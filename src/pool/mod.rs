@@ -29,9 +29,9 @@ mod resize;
 mod state;
 mod stats;
 mod tickets;
+mod transfers;
 
 use std::fmt;
-use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Condvar, Mutex};
@@ -40,7 +40,7 @@ use crate::config::{OwnPages, PoolConfig};
 use crate::error::ConfigError;
 use crate::geometry::PageGeometry;
 use crate::handle::PageHandle;
-use crate::id::{Generation, PoolId, PoolIdentity, TransferId, next_pool_identity};
+use crate::id::{Generation, PoolId, PoolIdentity, next_pool_identity};
 use crate::memory::{Fence, PageMemory};
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -91,8 +91,6 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) memory: M,
     /// Bytes written so far: the clock by which a page counts as recently written. A hint for zeroing.
     pub(crate) written_bytes: AtomicU64,
-    /// Handoffs that this pool opened as the receiver.
-    pub(crate) transfers: AtomicU64,
     /// Reads that were refused, by kind of fault that an operator wants to see.
     pub(crate) refused_reads: AtomicU64,
     /// Raw addresses were given out for writing: all of every page is suspect from then on.
@@ -136,7 +134,6 @@ impl<M: PageMemory> PagePool<M> {
             metas,
             memory,
             written_bytes: AtomicU64::new(0),
-            transfers: AtomicU64::new(0),
             refused_reads: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
             own_pages_clean: OnceLock::new(),
@@ -218,13 +215,6 @@ impl<M: PageMemory> Inner<M> {
     /// The byte clock, in ticks of 64 KiB.
     pub(crate) fn tick(&self) -> u32 {
         (self.written_bytes.load(Ordering::Relaxed) >> 16) as u32
-    }
-
-    /// Names the next handoff that this pool receives. 2^64 of them outlive any process.
-    pub(crate) fn next_transfer(&self) -> TransferId {
-        // Relaxed: only the uniqueness of the number matters.
-        let before = self.transfers.fetch_add(1, Ordering::Relaxed);
-        TransferId::new(self.identity, NonZeroU64::MIN.saturating_add(before))
     }
 
     /// Pages that requests can use: in circulation and wanted, less the pool's own and the retired.

@@ -295,8 +295,11 @@ impl<M: PageMemory> Inner<M> {
     }
 }
 
-/// Marks what a record stands for.
+/// Marks what a record stands for. What is revoked is no end of a handoff any more.
 pub(crate) fn set_status(state: &mut State, key: RecordKey, status: Status) {
+    if matches!(status, Status::Revoked | Status::Zombie) {
+        state.end_transfer(key);
+    }
     if let Some(record) = state.records.get_mut(key) {
         record.status = status;
     }

@@ -18,6 +18,7 @@ use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::Claim;
 use crate::sync::Ordering;
 use crate::ticket::Ticket;
+use crate::transfer::Transfer;
 
 slotmap::new_key_type! {
     /// A record of a reservation. Records are reused, not removed, so that keys hardly ever age.
@@ -47,6 +48,8 @@ pub(crate) struct Record {
     /// Free pages kept for its growth.
     pub(crate) promised: u64,
     pub(crate) status: Status,
+    /// The handoff that it is one end of.
+    pub(crate) transfer: Option<NonZeroU64>,
 }
 
 /// Pages whose zeroing was begun and ends behind a fence.
@@ -86,6 +89,7 @@ pub(crate) struct Totals {
     pub(crate) clean_errors: u64,
     pub(crate) poisoned: u64,
     pub(crate) late_tickets: u64,
+    pub(crate) late_transfers: u64,
     pub(crate) trusted_ends: u64,
     pub(crate) assumed_tokens: u64,
     pub(crate) pages_moved: u64,
@@ -119,6 +123,9 @@ pub(crate) struct State {
     /// Open tickets by their numbers, which are never used twice.
     pub(crate) tickets: BTreeMap<NonZeroU64, Ticket>,
     pub(crate) next_ticket: NonZeroU64,
+    /// Open handoffs by their numbers, which are never used twice.
+    pub(crate) transfers: BTreeMap<NonZeroU64, Transfer>,
+    pub(crate) next_transfer: NonZeroU64,
     pub(crate) claims: HashMap<u128, Claim>,
     pub(crate) totals: Totals,
     /// Scratch: pages announced by readers, while a release looks at them.
@@ -150,6 +157,8 @@ impl State {
             idle: Vec::new(),
             tickets: BTreeMap::new(),
             next_ticket: NonZeroU64::MIN,
+            transfers: BTreeMap::new(),
+            next_transfer: NonZeroU64::MIN,
             claims: HashMap::new(),
             totals: Totals::default(),
             announced: Vec::new(),
@@ -191,7 +200,7 @@ impl State {
 
     #[cold]
     fn make_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
-        let make = |key| Record { core: Arc::new(Core::new(key)), owner, promised, status };
+        let make = |key| Record { core: Arc::new(Core::new(key)), owner, promised, status, transfer: None };
         let key = self.records.insert_with_key(make);
         Arc::clone(&self.records[key].core)
     }
@@ -201,6 +210,7 @@ impl State {
     #[inline]
     pub(crate) fn close_record(&mut self, core: Arc<Core>) {
         const KEPT_PAGES: usize = 4096;
+        self.end_transfer(core.key);
         let Some(record) = self.records.get_mut(core.key) else { return };
         self.promised -= std::mem::take(&mut record.promised);
         let counted_in = core.header.borrows() > 0 || core.off_limits.load(Ordering::Acquire) > 0;

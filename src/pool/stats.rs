@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::PagePool;
 use crate::memory::PageMemory;
 use crate::sync::Ordering;
+use crate::transfer::Side;
 
 /// Pages by state, overlays, and events since the pool was made.
 ///
@@ -45,6 +46,10 @@ pub struct PoolStats {
     pub reservations: u64,
     /// Open tickets.
     pub tickets: u64,
+    /// Open handoffs that this pool receives.
+    pub inbound_transfers: u64,
+    /// Open handoffs that this pool sends.
+    pub outbound_transfers: u64,
     /// Requests admitted.
     pub admitted: u64,
     /// Requests that had to wait.
@@ -67,6 +72,8 @@ pub struct PoolStats {
     pub moved_pages: u64,
     /// Ends of tickets that came late, twice, or for tickets that never were.
     pub late_tickets: u64,
+    /// Messages about handoffs that had ended, or that never were.
+    pub late_transfers: u64,
     /// Ends of tickets taken on trust.
     pub trusted_ticket_ends: u64,
     /// Whether raw addresses were given out for writing.
@@ -82,7 +89,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(open fences + pages that open tickets name), one lock.
+    /// O(open fences + open handoffs + pages that open tickets name), one lock.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let inner = &*self.inner;
@@ -91,6 +98,8 @@ impl<M: PageMemory> PagePool<M> {
         let fenced: usize = state.fenced.iter().map(|f| f.pages.len()).sum();
         let pending: usize = state.pending.iter().map(|p| p.pages.len()).sum();
         let pinned: HashSet<u32> = state.tickets.values().flat_map(|ticket| &ticket.pages).copied().collect();
+        let inbound_transfers =
+            state.transfers.values().filter(|open| open.side == Side::Receiver).count() as u64;
         PoolStats {
             free_pages: state.free.len() as u64,
             live_pages: state.live,
@@ -108,6 +117,8 @@ impl<M: PageMemory> PagePool<M> {
             epoch: state.epoch,
             reservations: (state.records.len() - state.idle.len()) as u64,
             tickets: state.tickets.len() as u64,
+            inbound_transfers,
+            outbound_transfers: state.transfers.len() as u64 - inbound_transfers,
             admitted: totals.admitted,
             full: totals.full,
             rejected: totals.rejected,
@@ -119,6 +130,7 @@ impl<M: PageMemory> PagePool<M> {
             poisoned_pages: totals.poisoned,
             moved_pages: totals.pages_moved,
             late_tickets: totals.late_tickets,
+            late_transfers: totals.late_transfers,
             trusted_ticket_ends: totals.trusted_ends,
             addresses_exposed: inner.exposed.load(Ordering::Relaxed),
             assumed_tokens: totals.assumed_tokens,
