@@ -126,6 +126,22 @@ pub enum LayoutError {
         /// How many the model has.
         count: u32,
     },
+    /// A range reaches past the slice in which it shall lie.
+    #[error(
+        "{axis} {start}..{end} were asked for, the slice has {of_start}..{of_end}: give a range inside {of_start}..{of_end}"
+    )]
+    OutsideSlice {
+        /// What was cut.
+        axis: SliceAxis,
+        /// First of the range.
+        start: u32,
+        /// One past the last.
+        end: u32,
+        /// First that the slice has.
+        of_start: u32,
+        /// One past the last that the slice has.
+        of_end: u32,
+    },
     /// A model's layout is itself a slice.
     #[error(
         "a model's layout begins with layer 0 and head 0, this one with layer {first_layer} and head {first_head}: give the whole model here and cut it by a slice"

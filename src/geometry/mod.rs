@@ -1,6 +1,7 @@
 //! Says what a page is made of: planes, bytes per token, layouts of KV cache, and their fingerprints.
 //!
-//! **Owns** every piece of unit arithmetic: tokens to pages, pages to bytes, a token's runs inside a page.
+//! **Owns** every piece of unit arithmetic: tokens to pages, pages to bytes, a token's runs inside a page,
+//! a slice's bytes inside a larger slice's page.
 //! All of it is done in `u64` or `u128` and checked; none of it wraps or panics.
 //!
 //! **Does not know** pools, owners, generations, or where the memory lives.
@@ -25,6 +26,7 @@ mod plane_role;
 mod slice;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use dtype::{Dtype, ScaleDtype};
 pub use error::GeometryError;
@@ -39,3 +41,4 @@ pub use page::PageGeometry;
 pub use plane::Plane;
 pub use plane_role::{PlaneKind, PlaneRole};
 pub use slice::{Slice, SliceAxis};
+pub use window::PlaneWindow;

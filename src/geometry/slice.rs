@@ -31,6 +31,19 @@ impl SliceAxis {
         }
         Ok(())
     }
+
+    fn inside(self, range: &Range<u32>, of: &Range<u32>) -> Result<(), LayoutError> {
+        if range.start < of.start || range.end > of.end {
+            return Err(LayoutError::OutsideSlice {
+                axis: self,
+                start: range.start,
+                end: range.end,
+                of_start: of.start,
+                of_end: of.end,
+            });
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for SliceAxis {
@@ -102,6 +115,15 @@ impl Slice {
     pub fn check_within(&self, model: &ModelLayout) -> Result<(), LayoutError> {
         SliceAxis::Layers.within(&self.layers, &(0..model.layers()))?;
         SliceAxis::Heads.within(&self.heads, &(0..model.kv_heads()))
+    }
+
+    /// Checks that another slice has these layers and heads.
+    ///
+    /// # Errors
+    /// - [`LayoutError::OutsideSlice`]
+    pub fn check_inside(&self, of: &Slice) -> Result<(), LayoutError> {
+        SliceAxis::Layers.inside(&self.layers, &of.layers)?;
+        SliceAxis::Heads.inside(&self.heads, &of.heads)
     }
 
     /// Returns the fingerprint of the two ranges.

@@ -5,6 +5,7 @@ mod kv_layout;
 mod page;
 mod refusal;
 mod slice;
+mod window;
 
 use super::*;
 

@@ -114,6 +114,7 @@ fn every_refusal_says_what_was_asked_and_what_to_do() {
         Err(LayoutError::RunTooLarge { run_bytes: 1 << 40, max_run_bytes: u32::MAX }),
         Err(LayoutError::EmptyRange { axis, start: 4, end: 4 }),
         Err(LayoutError::OutsideModel { axis, start: 4, end: 9, count: 8 }),
+        Err(LayoutError::OutsideSlice { axis, start: 4, end: 9, of_start: 2, of_end: 8 }),
         Err(LayoutError::NotWhole { first_layer: 3, first_head: 0 }),
         Err(LayoutError::EmptyName { part }),
         Err(LayoutError::NameTooLong { part, name_bytes: 300, max_name_bytes: 256 }),
