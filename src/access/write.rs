@@ -153,10 +153,8 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         let page_tokens = inner.page_tokens();
         let first = u64::from(ordinal) * u64::from(page_tokens);
         let (begin, to_tokens) = (first + u64::from(tokens.start), first + u64::from(tokens.end));
-        let is_inside = tokens.start <= tokens.end
-            && tokens.end <= page_tokens
-            && begin >= least
-            && to_tokens <= self.tokens.end;
+        let is_inside =
+            tokens.start <= tokens.end && tokens.end <= page_tokens && begin >= least && to_tokens <= self.tokens.end;
         let found = page_word(inner, self.borrow.core, ordinal).filter(|_| is_inside);
         let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
         if let Some(why) = word.off_limits() {

@@ -52,8 +52,8 @@ use crate::handoff::{
     AcceptError, DigestError, InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool,
     WriterError,
 };
-use crate::memory::PageMemory;
 use crate::memory::MemoryError;
+use crate::memory::PageMemory;
 use crate::pool::ClaimError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};

@@ -58,6 +58,13 @@ impl PlaneWindow {
         self.part.run_bytes()
     }
 
+    /// Returns the bytes of one token in the part's plane, all runs together.
+    #[must_use]
+    #[inline]
+    pub const fn token_bytes(&self) -> u64 {
+        self.part.token_bytes()
+    }
+
     /// Returns where a run of the part lies: the run of the whole's plane, and the first byte within that run.
     ///
     /// `None` when the part has no such run. The [`PlaneWindow::run_bytes`] from that byte on are inside the run.

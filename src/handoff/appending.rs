@@ -1,7 +1,5 @@
 //! What a sender may still do with a reservation that is being handed over: add to it.
 
-use std::fmt;
-
 use crate::error::{ExtentError, GrowError, WriteError};
 use crate::memory::PageMemory;
 use crate::plane_writer::PlaneWriter;

@@ -1,7 +1,7 @@
 //! Which parts of the expected pages have landed, each exactly once.
 //!
-//! *Owns* the count of page ordinals, planes and token ranges. *Does not know* bytes. A part is O(1) when it is a whole
-//! plane of a page, else O(parts of that page and plane).
+//! *Owns* the count of page ordinals, units (one unit of one layer) and token ranges. *Does not know* bytes. A part is O(1)
+//! when it is all of a unit of a page, else O(parts of that page and unit).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,23 +21,23 @@ pub(super) enum Part {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Overlap {
     pub(super) page: u32,
-    pub(super) plane: usize,
+    pub(super) unit: usize,
     pub(super) landed: Range<u32>,
     pub(super) sent: Range<u32>,
 }
 
-/// A plane of a page of which something is missing.
+/// A unit of a page of which something is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Missing {
     pub(super) page: u32,
-    pub(super) plane: usize,
+    pub(super) unit: usize,
     pub(super) landed_tokens: u32,
 }
 
-/// Parts by page and plane.
+/// Parts by page and unit.
 #[derive(Debug)]
 pub(super) struct Coverage {
-    planes: usize,
+    units: usize,
     /// landed in one part, whole
     whole: Box<[bool]>,
     /// landed in parts, in order of tokens
@@ -46,19 +46,19 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn new(pages: u32, planes: usize) -> Self {
-        let whole = vec![false; pages as usize * planes].into();
-        Self { planes, whole, parts: BTreeMap::new(), first_overlap: None }
+    pub(super) fn new(pages: u32, units: usize) -> Self {
+        let whole = vec![false; pages as usize * units].into();
+        Self { units, whole, parts: BTreeMap::new(), first_overlap: None }
     }
 
-    fn slot(&self, page: u32, plane: usize) -> usize {
-        page as usize * self.planes + plane
+    fn slot(&self, page: u32, unit: usize) -> usize {
+        page as usize * self.units + unit
     }
 
     /// Compares a part of a page of `page_tokens` expected tokens with what landed, and remembers the first that overlaps.
     /// The part is not empty, and in range.
-    pub(super) fn compare(&mut self, page: u32, plane: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
-        let slot = self.slot(page, plane);
+    pub(super) fn compare(&mut self, page: u32, unit: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
+        let slot = self.slot(page, unit);
         let landed = if self.whole[slot] {
             Some(0..page_tokens)
         } else {
@@ -69,7 +69,34 @@ impl Coverage {
             None => Part::New,
             Some(landed) if landed == *tokens => Part::Again,
             Some(landed) => {
-                let overlap = Overlap { page, plane, landed, sent: tokens.clone() };
+                let overlap = Overlap { page, unit, landed, sent: tokens.clone() };
+                self.first_overlap.get_or_insert_with(|| overlap.clone());
+                Part::Overlap(overlap)
+            }
+        }
+    }
+
+    /// Compares a part of several units: it is the same again only if it is in each of them.
+    pub(super) fn compare_all(
+        &mut self,
+        page: u32,
+        units: impl Iterator<Item = usize>,
+        tokens: &Range<u32>,
+        page_tokens: u32,
+    ) -> Part {
+        let (mut new, mut again) = (false, None);
+        for unit in units {
+            match self.compare(page, unit, tokens, page_tokens) {
+                Part::New => new = true,
+                Part::Again => again = again.or(Some(unit)),
+                overlap @ Part::Overlap(_) => return overlap,
+            }
+        }
+        match again {
+            None => Part::New,
+            Some(_) if !new => Part::Again,
+            Some(unit) => {
+                let overlap = Overlap { page, unit, landed: tokens.clone(), sent: tokens.clone() };
                 self.first_overlap.get_or_insert_with(|| overlap.clone());
                 Part::Overlap(overlap)
             }
@@ -82,8 +109,8 @@ impl Coverage {
     }
 
     /// Notes a part that is new.
-    pub(super) fn note(&mut self, page: u32, plane: usize, tokens: Range<u32>, page_tokens: u32) {
-        let slot = self.slot(page, plane);
+    pub(super) fn note(&mut self, page: u32, unit: usize, tokens: Range<u32>, page_tokens: u32) {
+        let slot = self.slot(page, unit);
         if tokens == (0..page_tokens) {
             self.whole[slot] = true;
             return;
@@ -93,25 +120,25 @@ impl Coverage {
         parts.insert(at, tokens);
     }
 
-    /// Tokens that landed of a plane of a page that is not whole.
+    /// Tokens that landed of a unit of a page that is not whole.
     fn landed_in_parts(&self, slot: usize) -> u32 {
         self.parts.get(&slot).into_iter().flatten().map(|part| part.end - part.start).sum()
     }
 
-    /// The first plane of a page of which less than `tokens_of(page)` tokens landed.
+    /// The first unit of a page of which less than `tokens_of(page)` tokens landed.
     pub(super) fn first_missing(&self, tokens_of: impl Fn(u32) -> u32) -> Option<Missing> {
         self.whole.iter().enumerate().filter(|(_, whole)| !**whole).find_map(|(slot, _)| {
-            let (page, plane) = ((slot / self.planes) as u32, slot % self.planes);
+            let (page, unit) = ((slot / self.units) as u32, slot % self.units);
             let landed_tokens = self.landed_in_parts(slot);
-            (landed_tokens < tokens_of(page)).then_some(Missing { page, plane, landed_tokens })
+            (landed_tokens < tokens_of(page)).then_some(Missing { page, unit, landed_tokens })
         })
     }
 
-    /// Pages of which every plane landed, whole.
+    /// Pages of which every unit landed, whole.
     pub(super) fn complete_pages(&self, tokens_of: impl Fn(u32) -> u32) -> u32 {
         let is_complete =
-            |slot: usize| self.whole[slot] || self.landed_in_parts(slot) == tokens_of((slot / self.planes) as u32);
-        let pages = 0..self.whole.len() / self.planes;
-        pages.filter(|page| (0..self.planes).all(|plane| is_complete(page * self.planes + plane))).count() as u32
+            |slot: usize| self.whole[slot] || self.landed_in_parts(slot) == tokens_of((slot / self.units) as u32);
+        let pages = 0..self.whole.len() / self.units;
+        pages.filter(|page| (0..self.units).all(|unit| is_complete(page * self.units + unit))).count() as u32
     }
 }

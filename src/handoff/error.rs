@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::error::{ReadError, TicketError, WriteError};
 use crate::geometry::{LayoutError, ModelLayout, PageGeometry, Slice};
-use crate::handoff::{Checksum, DigestError, TilingError};
+use crate::handoff::{DigestError, TilingError};
 use crate::id::{OwnerId, TransferId};
 use crate::ticket::{HolderId, TicketId};
 
@@ -162,13 +162,15 @@ pub enum LandError {
     },
     /// Another part landed on some of these tokens. The handoff can no longer be accepted.
     #[error(
-        "page {page}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; parts must not overlap",
+        "page {page}, layer {layer}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; parts must not overlap",
         sent.start, sent.end, landed.start, landed.end
     )]
     Overlap {
         /// The page's ordinal.
         page: u32,
-        /// The plane.
+        /// The layer.
+        layer: u32,
+        /// The plane of that layer.
         plane: usize,
         /// Tokens that landed before.
         landed: Range<u32>,

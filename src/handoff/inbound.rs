@@ -4,15 +4,17 @@ use std::error::Error;
 use std::fmt;
 
 use crate::admission::Rejected;
-use crate::error::Refused;
+use crate::error::{Refused, WriteError};
 use crate::filling::Filling;
+use crate::geometry::LayoutError;
 use crate::handoff::accept::{AcceptError, NotAccepted, NotYet};
 use crate::handoff::fit::check_pool;
 use crate::handoff::tile::{Tile, Via};
 use crate::handoff::told::Told;
 use crate::handoff::verdict::Expected;
 use crate::handoff::{
-    InboundError, InboundPlan, LandError, Landing, Offer, OpenError, Receipt, Refusal, Side, WriterError, tiling, verify,
+    InboundError, InboundPlan, LandError, Landing, Offer, OpenError, Receipt, Refusal, Side, UnfitPool, WriterError,
+    tiling, verify,
 };
 use crate::id::{OwnerId, TransferId};
 use crate::memory::PageMemory;
@@ -92,7 +94,7 @@ impl<M: PageMemory> Inbound<M> {
         let reservation = filling.reservation();
         let owner = reservation.owner();
         let Some(transfer) = reservation.open_transfer(Side::Receiver) else {
-            return Err(Refused::new(filling.abandon(), crate::error::WriteError::Revoked.into()));
+            return Err(Refused::new(filling.abandon(), WriteError::Revoked.into()));
         };
         // at most the pages of the reservation, which an index counts
         let pages = reservation.pool().geometry().pages_for_tokens(plan.tokens) as u32;
@@ -287,7 +289,7 @@ impl<M: PageMemory> Inbound<M> {
 
     fn find_wrong(&self) -> Result<(), InboundError> {
         if self.filling.reservation().is_revoked() {
-            return Err(crate::error::WriteError::Revoked.into());
+            return Err(WriteError::Revoked.into());
         }
         match &self.wrong {
             Some(wrong) => Err(wrong.clone()),
@@ -352,8 +354,8 @@ fn check_open<M: PageMemory>(reservation: &Reservation<M>, plan: &InboundPlan) -
     // at most the pages of the reservation, which an index counts
     let pages = pool.pages_for_tokens(tokens) as u32;
     let tile = |writer| Tile::new(&plan.model, &plan.slice, writer, pages);
-    let tiles: Result<Vec<Tile>, _> = plan.writers.iter().map(tile).collect();
-    Ok(tiles?)
+    let tiles: Result<Vec<Tile>, LayoutError> = plan.writers.iter().map(tile).collect();
+    Ok(tiles.map_err(UnfitPool::from)?)
 }
 
 impl<M: PageMemory> fmt::Debug for Inbound<M> {

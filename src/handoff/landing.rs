@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::access::WriteBorrow;
+use crate::geometry::{LayoutError, Slice};
 use crate::handoff::LandError;
 use crate::handoff::coverage::{Overlap, Part};
-use crate::handoff::tile::Tile;
+use crate::handoff::tile::{Target, Tile, targets};
 use crate::handoff::verdict::Expected;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
@@ -77,28 +78,40 @@ impl<M: PageMemory> Landing<'_, M> {
     /// - [`LandError::Write`]: the memory refused, an outside writer is on the page or a device cleans it, or the owner was
     ///   reclaimed meanwhile.
     pub fn put(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<Landed, LandError> {
-        if self.begin(page, plane, &tokens)? == Landed::Before {
+        self.check_page(page)?;
+        let planes = self.tile.targets.len();
+        let target = *self.tile.targets.get(plane).ok_or(LandError::NoSuchPlane { plane, planes })?;
+        if self.begin(page, &target, &tokens)? == Landed::Before {
             return Ok(Landed::Before);
         }
         let count = tokens.end - tokens.start;
-        let (given_bytes, expected_bytes) = (bytes.len() as u64, u64::from(count) * self.tile.token_bytes(plane));
+        let (given_bytes, expected_bytes) = (bytes.len() as u64, u64::from(count) * target.window.token_bytes());
         if given_bytes != expected_bytes {
             return Err(LandError::Length { page, plane, tokens: count, given_bytes, expected_bytes });
         }
-        self.store(page, plane, tokens.clone(), bytes)?;
-        self.end(page, plane, tokens);
+        self.store(page, &target, tokens.clone(), bytes)?;
+        self.end(page, &target, &tokens);
         Ok(Landed::Now)
     }
 
+    /// Where each plane of a part of this writer goes.
+    pub(super) fn targets(&self, part: &Slice) -> Result<Vec<Target>, LayoutError> {
+        targets(&self.expected.model, &self.expected.slice, self.tile.writer.slice(), part)
+    }
+
     /// Finds out whether a part is to be stored.
-    pub(super) fn begin(&mut self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<Landed, LandError> {
-        let expected_tokens = self.check_place(page, plane, tokens)?;
-        match self.tile.landed.compare(page, plane, tokens, expected_tokens) {
+    pub(super) fn begin(&mut self, page: u32, target: &Target, tokens: &Range<u32>) -> Result<Landed, LandError> {
+        self.check_page(page)?;
+        let expected_tokens = self.check_tokens(page, tokens)?;
+        let Tile { landed, .. } = &mut *self.tile;
+        let found = landed.compare_all(page, target.units(), tokens, expected_tokens);
+        match found {
             Part::Again => Ok(Landed::Before),
-            Part::Overlap(Overlap { page, plane, landed, sent }) => {
-                Err(LandError::Overlap { page, plane, landed, sent })
-            }
             Part::New => Ok(Landed::Now),
+            Part::Overlap(Overlap { page, unit, landed, sent }) => {
+                let (layer, plane) = self.tile.place_of(unit);
+                Err(LandError::Overlap { page, layer, plane, landed, sent })
+            }
         }
     }
 
@@ -106,31 +119,33 @@ impl<M: PageMemory> Landing<'_, M> {
     pub(super) fn store(
         &mut self,
         page: u32,
-        plane: usize,
+        target: &Target,
         tokens: Range<u32>,
         bytes: &[u8],
     ) -> Result<(), LandError> {
-        Ok(self.right.store_part(page, &self.tile.windows[plane], tokens, bytes)?)
+        Ok(self.right.store_part(page, &target.window, tokens, bytes)?)
     }
 
     /// Counts a part of which every token was stored.
-    pub(super) fn end(&mut self, page: u32, plane: usize, tokens: Range<u32>) {
+    pub(super) fn end(&mut self, page: u32, target: &Target, tokens: &Range<u32>) {
         let expected_tokens = self.expected.tokens_to_land(page);
-        self.tile.landed.note(page, plane, tokens, expected_tokens);
+        for unit in target.units() {
+            self.tile.landed.note(page, unit, tokens.clone(), expected_tokens);
+        }
     }
 
-    fn check_place(&self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<u32, LandError> {
-        let (expected_pages, planes) = (self.expected.pages, self.tile.windows.len());
+    fn check_page(&self, page: u32) -> Result<(), LandError> {
+        let (expected_pages, held_pages) = (self.expected.pages, self.expected.held_pages());
         if page >= expected_pages {
             return Err(LandError::NoSuchPage { page, expected_pages });
         }
-        let held_pages = self.expected.held_pages();
         if page < held_pages {
             return Err(LandError::Held { page, held_pages });
         }
-        if plane >= planes {
-            return Err(LandError::NoSuchPlane { plane, planes });
-        }
+        Ok(())
+    }
+
+    fn check_tokens(&self, page: u32, tokens: &Range<u32>) -> Result<u32, LandError> {
         let (start_token, end_token) = (tokens.start, tokens.end);
         if start_token >= end_token {
             return Err(LandError::EmptyPart { page, start_token, end_token });
@@ -145,6 +160,9 @@ impl<M: PageMemory> Landing<'_, M> {
 
 impl<M: PageMemory> fmt::Debug for Landing<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Landing").field("transfer", &self.transfer()).field("writer", &self.writer()).finish_non_exhaustive()
+        f.debug_struct("Landing")
+            .field("transfer", &self.transfer())
+            .field("writer", &self.writer())
+            .finish_non_exhaustive()
     }
 }

@@ -6,15 +6,15 @@ use std::ops::Range;
 
 use crate::access::ReadGuard;
 use crate::admission::Rejected;
-use crate::error::{ReadError, Refused, TicketError, WriteError};
+use crate::error::{ReadError, Refused, TicketError};
 use crate::geometry::{ModelLayout, Slice};
 use crate::handle::PageHandle;
 use crate::handoff::check::check_offer;
 use crate::handoff::fit::check_pool;
-use crate::handoff::pass::{self, Dry};
+use crate::handoff::pass::{self, Dry, Within};
 use crate::handoff::verdict::tokens_in_page;
 use crate::handoff::{
-    Appending, Checksum, DigestKey, Landing, Offer, OutboundError, Receipt, Refusal, SealError, Sending, SentPart, Writer,
+    Appending, DigestKey, Landing, Offer, OutboundError, Receipt, Refusal, SealError, Sending, SentPart, Writer,
 };
 use crate::id::{OwnerId, TransferId};
 use crate::memory::PageMemory;
@@ -269,7 +269,7 @@ impl<M: PageMemory> Outbound<M> {
         if expected != found {
             return Err(OutboundError::LandingOf { expected, found });
         }
-        pass::run(self, sending, layers, pages, landing)
+        pass::run(self, sending, layers, pages, &mut Within::new(landing))
     }
 
     /// Digests some layers of some pages, for an engine that moves the bytes itself.
@@ -281,12 +281,7 @@ impl<M: PageMemory> Outbound<M> {
     /// # Errors
     ///
     /// [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`], [`OutboundError::Read`]: as [`copy`](Self::copy).
-    pub fn digest(
-        &self,
-        sending: &Sending,
-        layers: Range<u32>,
-        pages: Range<u32>,
-    ) -> Result<SentPart, OutboundError> {
+    pub fn digest(&self, sending: &Sending, layers: Range<u32>, pages: Range<u32>) -> Result<SentPart, OutboundError> {
         pass::run(self, sending, layers, pages, &mut Dry)
     }
 
@@ -368,9 +363,12 @@ impl<M: PageMemory> Outbound<M> {
     /// - [`OutboundError::NotServed`]: the refusal is of another transfer.
     pub fn refused(self, refusal: Refusal) -> Result<Rejected, Refused<Self, OutboundError>> {
         let transfer = refusal.transfer();
-        let serves = self.reservation.pool().transfers().into_iter().any(|open| {
-            open.id == self.id && open.serves.contains(&transfer)
-        });
+        let serves = self
+            .reservation
+            .pool()
+            .transfers()
+            .into_iter()
+            .any(|open| open.id == self.id && open.serves.contains(&transfer));
         if !serves {
             return Err(Refused::new(self, OutboundError::NotServed { transfer }));
         }

@@ -3,30 +3,37 @@
 use std::ops::Range;
 
 use crate::access::PageView;
-use crate::geometry::{PlaneWindow, Slice};
+use crate::geometry::{LayoutError, PlaneWindow, Slice};
 use crate::handoff::landing::{Landed, Landing};
+use crate::handoff::tile::Target;
 use crate::handoff::verdict::tokens_in_page;
 use crate::handoff::verify::{chunk_for, chunk_tokens};
 use crate::handoff::{
-    Checksum, Digest, Digester, LandError, Outbound, OutboundError, PageDigester, Sending, SentPart,
+    Checksum, Digest, DigestError, Digester, LandError, Outbound, OutboundError, PageDigester, Sending, SentPart,
 };
 use crate::memory::{PageMemory, Scratch};
 
-/// Where the bytes go; planes are those of what this sender sends.
+/// Where the bytes go. Planes are those of the part that is sent.
 pub(super) trait Sink {
-    /// Says whether a part is wanted.
-    fn begin(&mut self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<Landed, LandError>;
+    /// Makes ready for parts of some layers.
+    fn prepare(&mut self, part: &Slice) -> Result<(), LayoutError>;
+    /// Says whether a plane of a page is wanted.
+    fn begin(&mut self, page: u32, plane: usize, tokens: u32) -> Result<Landed, LandError>;
     /// Takes a chunk of it.
     fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), LandError>;
-    /// The part is there.
-    fn end(&mut self, page: u32, plane: usize, tokens: Range<u32>);
+    /// All of it is there.
+    fn end(&mut self, page: u32, plane: usize, tokens: u32);
 }
 
 /// Nowhere: a pass that only digests.
 pub(super) struct Dry;
 
 impl Sink for Dry {
-    fn begin(&mut self, _: u32, _: usize, _: &Range<u32>) -> Result<Landed, LandError> {
+    fn prepare(&mut self, _: &Slice) -> Result<(), LayoutError> {
+        Ok(())
+    }
+
+    fn begin(&mut self, _: u32, _: usize, _: u32) -> Result<Landed, LandError> {
         Ok(Landed::Before)
     }
 
@@ -34,20 +41,37 @@ impl Sink for Dry {
         Ok(())
     }
 
-    fn end(&mut self, _: u32, _: usize, _: Range<u32>) {}
+    fn end(&mut self, _: u32, _: usize, _: u32) {}
 }
 
-impl<N: PageMemory> Sink for Landing<'_, N> {
-    fn begin(&mut self, page: u32, plane: usize, tokens: &Range<u32>) -> Result<Landed, LandError> {
-        Landing::begin(self, page, plane, tokens)
+/// Into the pages of an inbound of this process.
+pub(super) struct Within<'l, 'a, N: PageMemory> {
+    landing: &'l mut Landing<'a, N>,
+    targets: Vec<Target>,
+}
+
+impl<'l, 'a, N: PageMemory> Within<'l, 'a, N> {
+    pub(super) const fn new(landing: &'l mut Landing<'a, N>) -> Self {
+        Self { landing, targets: Vec::new() }
+    }
+}
+
+impl<N: PageMemory> Sink for Within<'_, '_, N> {
+    fn prepare(&mut self, part: &Slice) -> Result<(), LayoutError> {
+        self.targets = self.landing.targets(part)?;
+        Ok(())
+    }
+
+    fn begin(&mut self, page: u32, plane: usize, tokens: u32) -> Result<Landed, LandError> {
+        self.landing.begin(page, &self.targets[plane], &(0..tokens))
     }
 
     fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), LandError> {
-        Landing::store(self, page, plane, tokens, bytes)
+        self.landing.store(page, &self.targets[plane], tokens, bytes)
     }
 
-    fn end(&mut self, page: u32, plane: usize, tokens: Range<u32>) {
-        Landing::end(self, page, plane, tokens);
+    fn end(&mut self, page: u32, plane: usize, tokens: u32) {
+        self.landing.end(page, &self.targets[plane], &(0..tokens));
     }
 }
 
@@ -67,19 +91,20 @@ pub(super) fn run<M: PageMemory>(
     if tokens.end > committed_tokens {
         return Err(OutboundError::NotCommitted { to_tokens: tokens.end, committed_tokens });
     }
-    let places = Places::new(outbound, sending, &slice)?;
-    let scratch = chunk_for(&places.sources);
+    let sources = outbound.model.windows(&outbound.slice, &slice).map_err(DigestError::from)?;
+    sink.prepare(&slice).map_err(DigestError::from)?;
+    let scratch = chunk_for(&sources);
     let digester = match sending.checksum() {
         Checksum::BytesUnverified => None,
         kind => Some(Digester::new(kind, outbound.key.as_ref(), sending.transfer(), &outbound.model, &slice)?),
     };
     let first_sent = sending.pages().start;
-    let mut pass = Pass { places, scratch, sink, digester, digests: Vec::with_capacity(pages.len()) };
+    let mut pass = Pass { sources, scratch, sink, digester, digests: Vec::with_capacity(pages.len()) };
     let guard = outbound.read(tokens)?;
     for (ordinal, view) in pages.clone().zip(guard.pages()) {
         pass.page(ordinal, &view, tokens_in_page(outbound.tokens, page_tokens, ordinal), ordinal >= first_sent)?;
     }
-    let planes = if pass.digester.is_some() { 0..pass.places.sources.len() as u32 } else { 0..0 };
+    let planes = if pass.digester.is_some() { 0..pass.sources.len() as u32 } else { 0..0 };
     Ok(SentPart::new(slice, pages).with_digests(planes, pass.digests))
 }
 
@@ -101,26 +126,8 @@ fn check_part<M: PageMemory>(
     }
 }
 
-/// Where each plane of a part lies: in the sender's own pages, and among the planes that this sender sends.
-struct Places {
-    sources: Vec<PlaneWindow>,
-    sent: Vec<usize>,
-}
-
-impl Places {
-    fn new<M: PageMemory>(
-        outbound: &Outbound<M>,
-        sending: &Sending,
-        part: &Slice,
-    ) -> Result<Self, OutboundError> {
-        let windows = |of: &Slice| outbound.model.windows(of, part).map_err(crate::handoff::DigestError::from);
-        let sent = windows(sending.slice())?.iter().map(PlaneWindow::plane).collect();
-        Ok(Self { sources: windows(&outbound.slice)?, sent })
-    }
-}
-
 struct Pass<'s, S: Sink> {
-    places: Places,
+    sources: Vec<PlaneWindow>,
     scratch: Scratch,
     sink: &'s mut S,
     digester: Option<Digester>,
@@ -136,13 +143,13 @@ impl<S: Sink> Pass<'_, S> {
         is_sent: bool,
     ) -> Result<(), OutboundError> {
         let mut digest = self.digester.as_ref().map(|digester| digester.page(ordinal, tokens));
-        for at in 0..self.places.sources.len() {
-            let wanted = is_sent && self.sink.begin(ordinal, self.places.sent[at], &(0..tokens))? == Landed::Now;
+        for at in 0..self.sources.len() {
+            let wanted = is_sent && self.sink.begin(ordinal, at, tokens)? == Landed::Now;
             if wanted || digest.is_some() {
                 self.plane(ordinal, view, at, tokens, wanted, &mut digest)?;
             }
             if wanted {
-                self.sink.end(ordinal, self.places.sent[at], 0..tokens);
+                self.sink.end(ordinal, at, tokens);
             }
         }
         self.digests.extend(digest.map(PageDigester::finish));
@@ -158,7 +165,7 @@ impl<S: Sink> Pass<'_, S> {
         wanted: bool,
         digest: &mut Option<PageDigester>,
     ) -> Result<(), OutboundError> {
-        let window = self.places.sources[at];
+        let window = self.sources[at];
         let step = chunk_tokens(window.token_bytes());
         let mut first = 0;
         while first < tokens {
@@ -170,7 +177,7 @@ impl<S: Sink> Pass<'_, S> {
             }
             first = chunk.end;
             if wanted {
-                self.sink.store(ordinal, self.places.sent[at], chunk, bytes)?;
+                self.sink.store(ordinal, at, chunk, bytes)?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! *Owns* the progress of one writer. *Does not know* the pages' bytes.
 
-use crate::geometry::{LayoutError, ModelLayout, PageGeometry, PlaneWindow, Slice};
+use crate::geometry::{LayerPlanes, LayoutError, ModelLayout, PlaneWindow, Slice};
 use crate::handoff::coverage::{Coverage, Missing};
 use crate::handoff::told::Grid;
 use crate::handoff::verdict::Expected;
@@ -20,38 +20,55 @@ pub(super) enum Via {
     Ticket(TicketId),
 }
 
+/// Where the bytes of one plane of a part go, and what is counted for it: one unit for each plane of each layer, whether
+/// layers have planes of their own or share them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target {
+    pub(super) window: PlaneWindow,
+    first_unit: usize,
+    unit_step: usize,
+    unit_count: usize,
+}
+
+impl Target {
+    pub(super) fn units(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+        (self.first_unit..).step_by(self.unit_step).take(self.unit_count)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Tile {
     pub(super) writer: Writer,
-    /// Pages of the writer's slice alone.
-    pub(super) geometry: PageGeometry,
-    /// Where each of its planes lies in the receiver's.
-    pub(super) windows: Vec<PlaneWindow>,
+    /// One for each plane of the writer's slice.
+    pub(super) targets: Vec<Target>,
     pub(super) via: Via,
     pub(super) landed: Coverage,
     pub(super) told: Grid,
+    layer_units: usize,
 }
 
 impl Tile {
     pub(super) fn new(model: &ModelLayout, receiver: &Slice, writer: &Writer, pages: u32) -> Result<Self, LayoutError> {
-        let geometry = model.geometry(writer.slice())?;
-        let windows = model.windows(receiver, writer.slice())?;
-        let landed = Coverage::new(pages, windows.len());
-        let told = Grid::new(writer.slice().layers(), pages);
-        Ok(Self { writer: writer.clone(), geometry, windows, via: Via::Nothing, landed, told })
+        let slice = writer.slice();
+        let targets = targets(model, receiver, slice, slice)?;
+        let layer_units = layer_units(model, slice)?;
+        let landed = Coverage::new(pages, layer_units * slice.layers().len());
+        let told = Grid::new(slice.layers(), pages);
+        Ok(Self { writer: writer.clone(), targets, via: Via::Nothing, landed, told, layer_units })
     }
 
-    /// Bytes of a token in a plane that exists.
-    pub(super) fn token_bytes(&self, plane: usize) -> u64 {
-        self.geometry.planes()[plane].token_bytes()
+    /// The layer and the plane of it that a unit is.
+    pub(super) fn place_of(&self, unit: usize) -> (u32, usize) {
+        // fewer units than the model has layers and planes
+        (self.writer.slice().layers().start + (unit / self.layer_units) as u32, unit % self.layer_units)
     }
 
     /// What this writer did wrong: nothing can mend it.
     pub(super) fn find_wrong(&self) -> Result<(), InboundError> {
         let Some(overlap) = self.landed.first_overlap().cloned() else { return Ok(()) };
         let writer = self.writer.holder();
-        let (page, plane, landed, sent) = (overlap.page, overlap.plane, overlap.landed, overlap.sent);
-        Err(InboundError::Overlap { writer, page, plane, landed, sent })
+        let ((layer, plane), page) = (self.place_of(overlap.unit), overlap.page);
+        Err(InboundError::Overlap { writer, page, layer, plane, landed: overlap.landed, sent: overlap.sent })
     }
 
     /// What is still to come from this writer.
@@ -64,10 +81,12 @@ impl Tile {
             return Ok(());
         }
         let to_land = |page| expected.tokens_to_land(page);
-        let Some(Missing { page, plane, landed_tokens }) = self.landed.first_missing(to_land) else { return Ok(()) };
+        let Some(Missing { page, unit, landed_tokens }) = self.landed.first_missing(to_land) else { return Ok(()) };
+        let (layer, plane) = self.place_of(unit);
         Err(InboundError::Gap {
             writer,
             page,
+            layer,
             plane,
             expected_tokens: to_land(page),
             landed_tokens,
@@ -75,4 +94,28 @@ impl Tile {
             complete_pages: self.landed.complete_pages(to_land),
         })
     }
+}
+
+/// Planes of one layer.
+fn layer_units(model: &ModelLayout, slice: &Slice) -> Result<usize, LayoutError> {
+    let planes = model.geometry(slice)?.planes().len();
+    Ok(match model.whole().layer_planes() {
+        LayerPlanes::PerLayer => planes / slice.layers().len(),
+        LayerPlanes::Shared => planes,
+    })
+}
+
+/// Where each plane of a part goes, which has some layers of a writer's slice and all of its heads.
+pub(super) fn targets(
+    model: &ModelLayout,
+    receiver: &Slice,
+    tile: &Slice,
+    part: &Slice,
+) -> Result<Vec<Target>, LayoutError> {
+    let units = layer_units(model, part)?;
+    let first = part.layers().start.saturating_sub(tile.layers().start) as usize * units;
+    let shared = model.whole().layer_planes() == LayerPlanes::Shared;
+    let (unit_step, unit_count) = if shared { (units, part.layers().len()) } else { (1, 1) };
+    let target = |(plane, window)| Target { window, first_unit: first + plane, unit_step, unit_count };
+    Ok((0..).zip(model.windows(receiver, part)?).map(target).collect())
 }

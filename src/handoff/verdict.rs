@@ -157,7 +157,7 @@ pub enum InboundError {
     },
     /// Two different ranges of bytes landed on the same tokens.
     #[error(
-        "writer {}, page {page}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; its parts overlap",
+        "writer {}, page {page}, layer {layer}, plane {plane}: tokens {}..{} were sent after {}..{} had landed; its parts overlap",
         writer.0, sent.start, sent.end, landed.start, landed.end
     )]
     Overlap {
@@ -165,7 +165,9 @@ pub enum InboundError {
         writer: HolderId,
         /// The page's ordinal.
         page: u32,
-        /// The plane of the writer's slice.
+        /// The layer.
+        layer: u32,
+        /// The plane of that layer.
         plane: usize,
         /// Tokens that landed first.
         landed: Range<u32>,
@@ -192,7 +194,7 @@ pub enum InboundError {
     },
     /// Bytes did not land, or not all of them, whatever a receipt says.
     #[error(
-        "writer {}, page {page}, plane {plane}: {landed_tokens} of {expected_tokens} tokens landed ({complete_pages} of \
+        "writer {}, page {page}, layer {layer}, plane {plane}: {landed_tokens} of {expected_tokens} tokens landed ({complete_pages} of \
          {expected_pages} pages are complete), whatever its receipt says", writer.0
     )]
     Gap {
@@ -200,7 +202,9 @@ pub enum InboundError {
         writer: HolderId,
         /// Ordinal of the first page with a gap.
         page: u32,
-        /// Its first plane with a gap, of the writer's slice.
+        /// Its first layer with a gap.
+        layer: u32,
+        /// The first plane of that layer with a gap.
         plane: usize,
         /// Tokens expected there.
         expected_tokens: u32,
@@ -326,12 +330,7 @@ impl Expected {
     }
 
     /// Compares a part with the slice of its writer.
-    pub(super) fn judge_part(
-        &self,
-        writer: HolderId,
-        tile: &Slice,
-        part: &SentPart,
-    ) -> Result<(), InboundError> {
+    pub(super) fn judge_part(&self, writer: HolderId, tile: &Slice, part: &SentPart) -> Result<(), InboundError> {
         if part.group() != 0 {
             return Err(InboundError::Group { expected: 0, found: part.group() });
         }

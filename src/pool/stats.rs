@@ -98,8 +98,7 @@ impl<M: PageMemory> PagePool<M> {
         let fenced: usize = state.fenced.iter().map(|f| f.pages.len()).sum();
         let pending: usize = state.pending.iter().map(|p| p.pages.len()).sum();
         let pinned: HashSet<u32> = state.tickets.values().flat_map(|ticket| &ticket.pages).copied().collect();
-        let inbound_transfers =
-            state.transfers.values().filter(|open| open.side == Side::Receiver).count() as u64;
+        let inbound_transfers = state.transfers.values().filter(|open| open.side == Side::Receiver).count() as u64;
         PoolStats {
             free_pages: state.free.len() as u64,
             live_pages: state.live,

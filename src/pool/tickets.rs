@@ -85,6 +85,12 @@ impl<M: PageMemory> PagePool<M> {
         Ok(())
     }
 
+    /// Says whether a ticket of this pool is open.
+    #[must_use]
+    pub fn ticket_is_open(&self, id: TicketId) -> bool {
+        id.identity == self.inner.identity && self.inner.state.lock().tickets.contains_key(&id.sequence)
+    }
+
     /// Shows the open tickets, oldest first.
     #[must_use]
     pub fn tickets(&self) -> Vec<TicketInfo> {
