@@ -130,8 +130,7 @@ pub use error::{
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use handoff::{
-    Checksum, Digest, Digester, Inbound, InboundError, LandError, Landed, Landing, NotAccepted, Offer, OpenError,
-    Outbound, OutboundError, PageDigester, Receipt, Refusal, SealError, Side, UnfitPool,
+    Checksum, Digest, DigestError, DigestKey, Digester, Offer, PageDigester, Receipt, Refusal, SentPart, Side, Writer,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
