@@ -44,7 +44,6 @@ use thiserror::Error;
 
 use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
-use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool};
 use crate::memory::MemoryError;
 use crate::pool::ClaimError;
 
@@ -193,27 +192,7 @@ pub enum Error {
     /// Of an audit.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// Of a pool whose pages do not hold a slice of a model.
-    #[error(transparent)]
-    Unfit(#[from] UnfitPool),
-    /// Of an inbound that was not opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// Of bytes that did not land.
-    #[error(transparent)]
-    Land(#[from] LandError),
-    /// Of what arrived in a handoff.
-    #[error(transparent)]
-    Inbound(#[from] InboundError),
-    /// Of a handoff that was not accepted.
-    #[error(transparent)]
-    NotAccepted(#[from] NotAccepted),
-    /// Of an outbound that was not sealed.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// Of an offer, or of sending.
-    #[error(transparent)]
-    Outbound(#[from] OutboundError),
+
 }
 
 impl<T, E: Into<Error>> From<Refused<T, E>> for Error {
