@@ -130,7 +130,8 @@ pub use error::{
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use handoff::{
-    Checksum, Digest, DigestError, DigestKey, Digester, Offer, PageDigester, Receipt, Refusal, SentPart, Side, Writer,
+    Checksum, Digest, DigestError, DigestKey, Digester, Message, MessageKind, Offer, PageDigester, Receipt, Refusal,
+    SentPart, Side, WireError, Writer,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};

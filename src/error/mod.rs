@@ -34,6 +34,7 @@
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the first sign of the incident on the crate's front page |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`WireError`] | no, the same bytes never decode; new handoff | 502 | who sent it? Bytes that are no message, or of another version: look at the peer, and at the field and offset named |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
@@ -44,6 +45,7 @@ use thiserror::Error;
 
 use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
+use crate::handoff::WireError;
 use crate::memory::MemoryError;
 use crate::pool::ClaimError;
 
@@ -192,7 +194,9 @@ pub enum Error {
     /// Of an audit.
     #[error(transparent)]
     Audit(#[from] AuditError),
-
+    /// Of a handoff message as bytes.
+    #[error(transparent)]
+    Wire(#[from] WireError),
 }
 
 impl<T, E: Into<Error>> From<Refused<T, E>> for Error {
