@@ -132,8 +132,9 @@ pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use handoff::{
     AcceptError, Appending, Checksum, Digest, DigestError, DigestKey, Digester, Inbound, InboundError, InboundPlan,
-    LandError, Landed, Landing, NotAccepted, NotYet, Offer, OpenError, Outbound, OutboundError, PageDigester, Receipt,
-    Received, Refusal, SealError, Sending, SentPart, TilingError, UnfitPool, Writer, WriterError,
+    LandError, Landed, Landing, Message, MessageKind, NotAccepted, NotYet, Offer, OpenError, Outbound, OutboundError,
+    PageDigester, Receipt, Received, Refusal, SealError, Sending, SentPart, TilingError, UnfitPool, WireError, Writer,
+    WriterError,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};

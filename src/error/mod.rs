@@ -38,6 +38,7 @@
 //! | [`WriterError::Open`] | after its ticket ended | 503 | one ticket for each writer |
 //! | [`WriterError`] (others), [`DigestError`] | no | 500 | plan and engine name different writers, or digests that this build has not |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`WireError`] | no, the same bytes never decode; new handoff | 502 | who sent it? Bytes that are no message, or of another version: look at the peer, and at the field and offset named |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
@@ -50,10 +51,9 @@ use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
 use crate::handoff::{
     AcceptError, DigestError, InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool,
-    WriterError,
+    WireError, WriterError,
 };
-use crate::memory::MemoryError;
-use crate::memory::PageMemory;
+use crate::memory::{MemoryError, PageMemory};
 use crate::pool::ClaimError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
@@ -201,6 +201,9 @@ pub enum Error {
     /// Of an audit.
     #[error(transparent)]
     Audit(#[from] AuditError),
+    /// Of a handoff message as bytes.
+    #[error(transparent)]
+    Wire(#[from] WireError),
     /// Of a pool whose pages do not hold a slice of a model.
     #[error(transparent)]
     Unfit(#[from] UnfitPool),

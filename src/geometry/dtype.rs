@@ -60,8 +60,8 @@ impl Dtype {
         }
     }
 
-    /// The number that stands for the format in a fingerprint; never reused.
-    pub(super) const fn code(self) -> u32 {
+    /// The number that stands for the format in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
         match self {
             Dtype::F32 => 1,
             Dtype::F16 => 2,
@@ -128,8 +128,8 @@ impl ScaleDtype {
         }
     }
 
-    /// The number that stands for the format in a fingerprint; never reused.
-    pub(super) const fn code(self) -> u32 {
+    /// The number that stands for the format in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
         match self {
             ScaleDtype::F32 => 1,
             ScaleDtype::F16 => 2,

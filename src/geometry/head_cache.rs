@@ -21,6 +21,16 @@ pub enum HeadOrder {
     Hnd,
 }
 
+impl HeadOrder {
+    /// The number that stands for the order in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            HeadOrder::Nhd => 1,
+            HeadOrder::Hnd => 2,
+        }
+    }
+}
+
 /// Says whether K and V of a layer have planes of their own.
 ///
 /// # Source
@@ -33,6 +43,16 @@ pub enum Interleave {
     Apart,
     /// K and V share a plane: in each page all of K, then all of V.
     Together,
+}
+
+impl Interleave {
+    /// The number that stands for it in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            Interleave::Apart => 1,
+            Interleave::Together => 2,
+        }
+    }
 }
 
 /// Describes K and V of one layer for multi-head, grouped-query and multi-query attention.
@@ -199,13 +219,6 @@ impl HeadCache {
         encoder.range(heads).u32(*key_dim).u32(*value_dim);
         key_format.encode(encoder);
         value_format.encode(encoder);
-        encoder.u32(match order {
-            HeadOrder::Nhd => 1,
-            HeadOrder::Hnd => 2,
-        });
-        encoder.u32(match interleave {
-            Interleave::Apart => 1,
-            Interleave::Together => 2,
-        });
+        encoder.u32(order.code()).u32(interleave.code());
     }
 }

@@ -18,6 +18,21 @@ pub enum LayerCache {
     Latent(LatentCache),
 }
 
+impl LayerCache {
+    /// The code of [`LayerCache::Heads`].
+    pub(crate) const HEADS: u32 = 1;
+    /// The code of [`LayerCache::Latent`].
+    pub(crate) const LATENT: u32 = 2;
+
+    /// The number that stands for the kind in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(&self) -> u32 {
+        match self {
+            LayerCache::Heads(_) => Self::HEADS,
+            LayerCache::Latent(_) => Self::LATENT,
+        }
+    }
+}
+
 impl From<HeadCache> for LayerCache {
     fn from(cache: HeadCache) -> Self {
         LayerCache::Heads(cache)
@@ -38,6 +53,16 @@ pub enum LayerPlanes {
     PerLayer,
     /// All layers share planes: in each page all of the first layer, then all of the second, and so on.
     Shared,
+}
+
+impl LayerPlanes {
+    /// The number that stands for it in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            LayerPlanes::PerLayer => 1,
+            LayerPlanes::Shared => 2,
+        }
+    }
 }
 
 /// Describes what the pages of one pool hold: the layers and heads that are here, and how they are stored.
@@ -198,19 +223,10 @@ impl KvLayout {
     pub(super) fn encode(&self, encoder: &mut Encoder) {
         let Self { page_tokens, layers, cache, layer_planes } = self;
         encoder.u32(*page_tokens).range(layers);
-        encoder.u32(match layer_planes {
-            LayerPlanes::PerLayer => 1,
-            LayerPlanes::Shared => 2,
-        });
+        encoder.u32(layer_planes.code()).u32(cache.code());
         match cache {
-            LayerCache::Heads(cache) => {
-                encoder.u32(1);
-                cache.encode(encoder);
-            }
-            LayerCache::Latent(cache) => {
-                encoder.u32(2);
-                cache.encode(encoder);
-            }
+            LayerCache::Heads(cache) => cache.encode(encoder),
+            LayerCache::Latent(cache) => cache.encode(encoder),
         }
     }
 

@@ -14,6 +14,16 @@ pub enum LatentPacking {
     Apart,
 }
 
+impl LatentPacking {
+    /// The number that stands for it in a fingerprint and on the wire; never reused.
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            LatentPacking::Together => 1,
+            LatentPacking::Apart => 2,
+        }
+    }
+}
+
 /// Describes the cache of one layer of multi-head latent attention (MLA), with or without an indexer.
 ///
 /// All attention heads share the latent, so tensor-parallel ranks each hold a copy of it: to a
@@ -149,11 +159,7 @@ impl LatentCache {
         let Self { latent_dim, rope_dim, latent_format, rope_dtype, packing, indexer } = self;
         encoder.u32(*latent_dim).u32(*rope_dim);
         latent_format.encode(encoder);
-        encoder.u32(rope_dtype.code());
-        encoder.u32(match packing {
-            LatentPacking::Together => 1,
-            LatentPacking::Apart => 2,
-        });
+        encoder.u32(rope_dtype.code()).u32(packing.code());
         match indexer {
             None => {
                 encoder.u32(0);

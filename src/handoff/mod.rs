@@ -24,6 +24,7 @@
 //! | `verdict`, `verify`, `accept` | the comparison, and its three answers |
 //! | `outbound`, `check`, `sending`, `pass`, `appending` | the sender |
 //! | `digest` | what bytes are compared by |
+//! | [`wire`] | the messages as bytes |
 //!
 //! **Invariants**
 //! - The reservation lies inside the inbound until it is accepted, so that nothing can be read of it before.
@@ -187,6 +188,7 @@ mod tiling;
 mod told;
 mod verdict;
 mod verify;
+pub mod wire;
 mod writer;
 
 pub use accept::{AcceptError, NotAccepted, NotYet};
@@ -204,6 +206,7 @@ pub use sending::Sending;
 pub use sent_part::SentPart;
 pub use tiling::TilingError;
 pub use verdict::InboundError;
+pub use wire::{Message, MessageKind, WireError};
 pub use writer::Writer;
 
 pub use crate::transfer::Side;

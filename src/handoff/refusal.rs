@@ -47,6 +47,11 @@ impl Refusal {
         Self { transfer, side, reason: reason.into() }
     }
 
+    /// The refusal that arrived as a message; `reason` is at most [`Refusal::MAX_REASON_BYTES`] long.
+    pub(super) fn arrived(transfer: TransferId, side: Side, reason: &str) -> Self {
+        Self { transfer, side, reason: reason.into() }
+    }
+
     /// Returns which handoff is over.
     #[must_use]
     pub const fn transfer(&self) -> TransferId {
