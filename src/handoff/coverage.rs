@@ -134,11 +134,16 @@ impl Coverage {
         })
     }
 
+    /// Says whether every unit of a page landed, whole.
+    pub(super) fn is_complete(&self, page: u32, tokens: u32) -> bool {
+        let mut slots = (0..self.units).map(|unit| self.slot(page, unit));
+        slots.all(|slot| self.whole[slot] || self.landed_in_parts(slot) == tokens)
+    }
+
     /// Pages of which every unit landed, whole.
     pub(super) fn complete_pages(&self, tokens_of: impl Fn(u32) -> u32) -> u32 {
-        let is_complete =
-            |slot: usize| self.whole[slot] || self.landed_in_parts(slot) == tokens_of((slot / self.units) as u32);
-        let pages = 0..self.whole.len() / self.units;
-        pages.filter(|page| (0..self.units).all(|unit| is_complete(page * self.units + unit))).count() as u32
+        // as many as the reservation has, which an index counts
+        let pages = (self.whole.len() / self.units) as u32;
+        (0..pages).filter(|page| self.is_complete(*page, tokens_of(*page))).count() as u32
     }
 }

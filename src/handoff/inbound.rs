@@ -134,6 +134,19 @@ impl<M: PageMemory> Inbound<M> {
         self.expected.pages
     }
 
+    /// Returns the pages that have landed whole, of all writers; those that were held before among them. What a writer from
+    /// outside has landed is not known here.
+    ///
+    /// # Cost
+    ///
+    /// O(pages * planes).
+    #[must_use]
+    pub fn complete_pages(&self) -> u32 {
+        let to_land = |page| self.expected.tokens_to_land(page);
+        let is_complete = |page: &u32| self.tiles.iter().all(|tile| tile.landed.is_complete(*page, to_land(*page)));
+        (0..self.expected.pages).filter(is_complete).count() as u32
+    }
+
     /// Sets when the handoff began and when it becomes overdue, in the caller's nanoseconds. Time ends nothing:
     /// [`overdue_transfers`](crate::PagePool::overdue_transfers) shows it, and the engine decides.
     pub fn set_deadline(&self, begun_ns: u64, deadline_ns: u64) {

@@ -1,0 +1,247 @@
+//! Device-like memory, readers, memory that refuses.
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pagestamp::geometry::*;
+use pagestamp::memory::{CleanPage, Fence, FenceState, Lane, MemoryError, Span};
+use pagestamp::*;
+
+use crate::world::*;
+
+// C3, C7, C10
+#[test]
+fn a_refused_handoff_into_a_device_waits_for_its_cleaning() {
+    let model = model_of(P, "r1", HeadOrder::Nhd);
+    let world = World::of(model.clone());
+    let memory = HeldMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let control = memory.control();
+    let device = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let open = |lane: Option<Lane>| {
+        let proof = device.prove(CapacityPlan::new(512)).expect("the pool holds the plan");
+        let request = Request::new(owner(1), 512);
+        let request = if let Some(lane) = lane { request.on_lane(lane) } else { request };
+        Inbound::open(device.reserve(&proof, request, 512).expect("room"), world.plan(512))
+    };
+    let mut outbound = world.sealed(1, 512);
+    let mut inbound = open(None).expect("it opens");
+    let sent = send(&mut outbound, &mut inbound);
+    let mut digests = digests_of(&sent);
+    digests.swap(3, 4);
+    let refused = accept(inbound, &with_digests(&sent, Checksum::Xxh3, digests)).expect_err("swapped");
+    assert!(matches!(refused.error(), InboundError::Digest { page: 3, .. }));
+    let stats = device.stats();
+    assert_eq!((stats.free_pages, stats.cleaning_pages), (0, USABLE), "the device has not zeroed them yet");
+
+    // for a lane the pages may be had before that, but no host byte may land there
+    let (kv, error) = open(Some(Lane::from_raw(1))).expect_err("it is being cleaned").into_parts();
+    assert!(matches!(error, OpenError::Write(WriteError::Pending { .. })));
+    control.finish_all();
+    let mut inbound = Inbound::open(kv, world.plan(512)).expect("it is clean");
+    let sent = send(&mut outbound, &mut inbound);
+    let kv = accept(inbound, &sent).expect("all fits");
+    assert_holds(&kv, 1, 512);
+    kv.release();
+    control.finish_all();
+    device.maintain(usize::MAX);
+    assert_untouched(&device);
+}
+
+/// Host memory that calls back while it is read, that is while a receiver verifies, and that can refuse to write.
+#[derive(Debug)]
+struct Watched {
+    host: HostMemory,
+    writes_until_refusal: std::sync::Arc<AtomicU32>,
+    reads: std::sync::Arc<WatchedReads>,
+}
+
+#[derive(Default)]
+struct WatchedReads(std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl std::fmt::Debug for WatchedReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WatchedReads")
+    }
+}
+
+// SAFETY: (1) to (7) those of `HostMemory`, which does everything.
+unsafe impl PageMemory for Watched {
+    const NAME: &'static str = "watched";
+    const HAS_BYTES: bool = true;
+    const STARTS_DIRTY: bool = false;
+
+    fn geometry(&self) -> &PageGeometry {
+        self.host.geometry()
+    }
+
+    fn max_pages(&self) -> u32 {
+        self.host.max_pages()
+    }
+
+    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.clean(batch) }
+    }
+
+    fn poll(&self, fence: Fence) -> FenceState {
+        self.host.poll(fence)
+    }
+
+    fn order_after(&self, fence: Fence, lane: Lane) -> Result<(), MemoryError> {
+        self.host.order_after(fence, lane)
+    }
+
+    fn decommit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
+        self.host.decommit(pages)
+    }
+
+    fn commit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
+        self.host.commit(pages)
+    }
+
+    unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
+        if self.writes_until_refusal.fetch_sub(1, Ordering::Relaxed) == 0 {
+            return Err(MemoryError::Injected);
+        }
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.write(at, src) }
+    }
+
+    unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError> {
+        if let Some(watch) = self.reads.0.get() {
+            watch();
+        }
+        // SAFETY: (1) of the caller.
+        unsafe { self.host.read(at, dst) }
+    }
+}
+
+// C5, C10
+#[test]
+fn nothing_is_readable_while_it_is_being_verified() {
+    let world = World::new();
+    let reads = std::sync::Arc::new(WatchedReads::default());
+    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let memory = Watched { host, reads: reads.clone(), writes_until_refusal: std::sync::Arc::new(u32::MAX.into()) };
+    let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let kv = reserve(&pool, owner(1), 40, 40);
+    let mut inbound = Inbound::open(kv, world.plan(40)).expect("it opens");
+    let sent = send(&mut world.sealed(1, 40), &mut inbound);
+    let (handles, looked) = (handles_of(&inbound), std::sync::Arc::new(AtomicU32::new(0)));
+    let (watching, count) = (pool.clone(), looked.clone());
+    let watch = move || {
+        let guards = handles.iter().map(|handle| watching.read(owner(1), *handle).expect("its owner asks"));
+        assert!(guards.into_iter().all(|guard| guard.written_tokens() == 0), "readable before it was verified");
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    assert!(reads.0.set(Box::new(watch)).is_ok());
+    let kv = accept(inbound, &sent).expect("all fits");
+    assert_eq!(looked.load(Ordering::Relaxed), 3 * PLANES as u32, "every plane of every page was read back");
+    assert_eq!(kv.written_tokens(), 40);
+}
+
+// C8, C10
+#[test]
+fn a_part_that_the_memory_refused_is_missing_and_may_be_sent_again() {
+    let world = World::new();
+    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
+    let writes_until_refusal = std::sync::Arc::new(AtomicU32::new(5));
+    let memory = Watched { host, reads: Default::default(), writes_until_refusal: writes_until_refusal.clone() };
+    let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
+    let mut outbound = world.sealed(1, 40);
+    let mut inbound = Inbound::open(reserve(&pool, owner(1), 40, 40), world.plan(40)).expect("it opens");
+    let offer = inbound.offer();
+    let sent = outbound.send(&offer, &mut inbound.landing(Writer::ONLY).expect("it lands"));
+    let refused = LandError::Write(WriteError::Memory(MemoryError::Injected));
+    assert_eq!(sent, Err(OutboundError::Land(refused)));
+    assert_eq!(inbound.complete_pages(), 1, "one page and one plane");
+    let sent =
+        outbound.send(&offer, &mut inbound.landing(Writer::ONLY).expect("it lands")).expect("what landed counts once");
+    assert_holds(&accept(inbound, &sent).expect("all fits"), 1, 40);
+}
+
+// C12
+#[test]
+fn bytes_never_land_under_a_reader_that_was_there_before() {
+    let world = World::new();
+    let mut kv = reserve(&world.decode, owner(1), 40, 40);
+    write(&mut kv, 7, 20);
+    let before = kv.handle(0).expect("a page");
+    let guard = world.decode.read(owner(1), before).expect("its owner reads");
+    kv.truncate(0).expect("back to nothing");
+    let mut inbound = Inbound::open(kv, world.plan(40)).expect("it opens");
+    assert_ne!(handles_of(&inbound)[0], before, "the page that is read was exchanged");
+    let mut outbound = world.sealed(1, 40);
+    let sent = send(&mut outbound, &mut inbound);
+    let seen = guard.run(0, 0).expect("a run");
+    assert!(seen == plane_bytes(world.decode.geometry(), 7, 0, 0..16), "what a reader sees does not change");
+    drop(guard);
+    assert_holds(&accept(inbound, &sent).expect("all fits"), 1, 40);
+}
+
+// C12
+#[test]
+fn a_reader_that_comes_while_bytes_land_does_not_move_the_pages() {
+    let world = World::new();
+    let (mut outbound, mut inbound) = (world.sealed(1, 40), world.open(40, 40));
+    let offer = inbound.offer();
+    let handles = handles_of(&inbound);
+    let guards: Vec<_> = handles.iter().map(|handle| world.decode.read(owner(1), *handle).expect("live")).collect();
+    let sent = outbound.send(&offer, &mut inbound.landing(Writer::ONLY).expect("it lands")).expect("it is sent");
+    assert_eq!(inbound.offer(), offer, "the pages that were offered");
+    let kv = accept(inbound, &sent).expect("all fits");
+    assert_eq!(kv.handles().collect::<Vec<_>>(), handles);
+    assert!(guards.iter().all(|guard| guard.written_tokens() == 0), "an old guard covers what it covered");
+    drop(guards);
+    assert_holds(&kv, 1, 40);
+}
+
+// C11
+#[test]
+fn no_debug_and_no_error_shows_page_contents_or_digests() {
+    let world = World::new();
+    let secret = b"SWORDFISH-SWORDF";
+    let mut kv = reserve(&world.prefill, owner(1), 16, 16);
+    let plane: Vec<u8> = secret.repeat(16);
+    kv.write(16, &[&plane, &plane, &plane, &plane]).expect("reserved");
+    kv.commit(16).expect("written");
+    let mut outbound = Outbound::seal(kv, &world.model, &world.slice).expect("it is sealed");
+    let mut inbound = world.open(16, 16);
+    let sent = send(&mut outbound, &mut inbound);
+    let digest = digests_of(&sent)[0];
+    let landing = inbound.landing(Writer::ONLY).expect("it lands");
+    let mut shown = format!("{landing:?} {digest:?}");
+    drop(landing);
+    shown += &format!("{outbound:?} {inbound:?} {:?} {sent:?}", inbound.offer());
+    let lie = with_digests(&sent, Checksum::Xxh3, vec![Digest::from_bytes([7; 16])]);
+    let refused = accept(inbound, &lie).expect_err("another digest");
+    shown += &format!("{refused} {refused:?} {:?} {:?}", refused.source(), refused.refusal());
+    let digester = digester_of(sent.transfer(), &world.model, &world.slice);
+    let mut page = digester.page(0, 16);
+    page.update(secret);
+    shown += &format!("{page:?}");
+    let as_list = |bytes: &[u8]| format!("{bytes:?}").trim_matches(['[', ']']).to_owned();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let number = u128::from_be_bytes(digest.to_bytes());
+    for hidden in [
+        "SWORDFISH".to_owned(),
+        as_list(&secret[..8]),
+        hex(&secret[..8]),
+        hex(&digest.to_bytes()),
+        as_list(&digest.to_bytes()),
+        number.to_string(),
+    ] {
+        assert!(!shown.contains(&hidden), "{hidden} is shown");
+    }
+}
+
+#[test]
+fn both_ends_and_the_messages_may_go_to_other_threads() {
+    fn is_send_sync<T: Send + Sync + 'static>() {}
+    is_send_sync::<Inbound<HostMemory>>();
+    is_send_sync::<Outbound<HostMemory>>();
+    is_send_sync::<Offer>();
+    is_send_sync::<Receipt>();
+    is_send_sync::<Refusal>();
+    is_send_sync::<pagestamp::NotAccepted>();
+}
