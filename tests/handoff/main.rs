@@ -4,10 +4,14 @@
 mod accepted;
 mod beginnings;
 mod ends;
+mod held;
 mod incident;
 mod memories;
+mod outside;
 mod ranks;
 mod receiver;
+mod registry;
 mod sender;
+mod streaming;
 mod world;
 mod writers;
