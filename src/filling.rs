@@ -84,6 +84,7 @@ impl<M: PageMemory> fmt::Debug for Filling<M> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::geometry::PlaneWindow;
     use crate::{
         CapacityPlan, HolderId, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Request,
     };
@@ -101,23 +102,29 @@ mod tests {
     #[test]
     fn a_part_outside_the_right_reaches_no_byte() {
         let mut filling = filling(12, 6);
+        let windows = PlaneWindow::all(filling.reservation.pool().geometry());
         let mut right = filling.right().expect("not revoked");
         let past = |to_tokens| Err(WriteError::PastReserved { to_tokens, reserved_tokens: 6 });
-        assert_eq!(right.store_part(1, 0, 0..3, &[1; 6]), past(7), "reserved, but not of this right");
-        assert_eq!(right.store_part(0, 0, 3..5, &[1; 4]), past(5), "past the page");
-        assert_eq!(right.store_part(2, 0, 0..1, &[1; 2]), past(9));
-        assert_eq!(right.store_part(9, 0, 0..1, &[1; 2]), past(37), "past the reservation");
+        assert_eq!(right.store_part(1, &windows[0], 0..3, &[1; 6]), past(7), "reserved, but not of this right");
+        assert_eq!(right.store_part(0, &windows[0], 3..5, &[1; 4]), past(5), "past the page");
+        assert_eq!(right.store_part(2, &windows[0], 0..1, &[1; 2]), past(9));
+        assert_eq!(right.store_part(9, &windows[0], 0..1, &[1; 2]), past(37), "past the reservation");
         #[expect(clippy::reversed_empty_ranges, reason = "a range that runs backward is what is tried")]
-        let backward = right.store_part(0, 0, 2..1, &[]);
+        let backward = right.store_part(0, &windows[0], 2..1, &[]);
         assert_eq!(backward, past(1));
-        assert_eq!(right.store_part(0, 2, 0..1, &[1; 2]), Err(WriteError::NoSuchPlane { plane: 2, planes: 2 }));
+        let three = [Plane::per_token(1, 2), Plane::per_token(1, 2), Plane::per_token(1, 2)];
+        let other = PlaneWindow::all(&PageGeometry::new(4, &three).expect("a good shape"));
+        for plane in [1, 2] {
+            let found = right.store_part(0, &other[plane], 0..1, &[1; 2]);
+            assert_eq!(found, Err(WriteError::NoSuchPlane { plane, planes: 2 }), "a window of other pages");
+        }
         let wrong = WriteError::Length { plane: 1, tokens: 2, given_bytes: 3, expected_bytes: 4 };
-        assert_eq!(right.store_part(0, 1, 0..2, &[1; 3]), Err(wrong.clone()));
-        assert_eq!(right.load_part(0, 1, 0..2, &mut [1; 3]), Err(wrong));
+        assert_eq!(right.store_part(0, &windows[1], 0..2, &[1; 3]), Err(wrong.clone()));
+        assert_eq!(right.load_part(0, &windows[1], 0..2, &mut [1; 3]), Err(wrong));
         let mut page = [1; 8];
         for (ordinal, tokens) in [(0, 0..4), (1, 0..2)] {
             let bytes = &mut page[..tokens.end as usize * 2];
-            right.load_part(ordinal, 0, tokens, bytes).expect("of the right");
+            right.load_part(ordinal, &windows[0], tokens, bytes).expect("of the right");
             assert!(bytes.iter().all(|byte| *byte == 0));
         }
     }
@@ -128,17 +135,19 @@ mod tests {
         let mut filling = filling(8, 8);
         filling.reservation.pin_write(1..2, HolderId(1), None).expect("nobody reads");
         let page = filling.reservation.handle(1).expect("a page").index();
+        let windows = PlaneWindow::all(filling.reservation.pool().geometry());
         let mut right = filling.right().expect("not revoked");
-        right.store_part(0, 0, 0..4, &[1; 8]).expect("the other page");
-        assert_eq!(right.store_part(1, 0, 0..4, &[1; 8]), Err(WriteError::Busy { page }));
-        assert_eq!(right.load_part(1, 0, 0..4, &mut [1; 8]), Err(WriteError::Busy { page }));
+        right.store_part(0, &windows[0], 0..4, &[1; 8]).expect("the other page");
+        assert_eq!(right.store_part(1, &windows[0], 0..4, &[1; 8]), Err(WriteError::Busy { page }));
+        assert_eq!(right.load_part(1, &windows[0], 0..4, &mut [1; 8]), Err(WriteError::Busy { page }));
     }
 
     // C5
     #[test]
     fn a_check_that_fails_gives_the_reservation_back_with_nothing_written() {
         let refuse = |right: &mut WriteBorrow<'_, HostMemory>| {
-            right.store_part(0, 0, 0..4, &[1; 8])?;
+            let windows = PlaneWindow::all(right.geometry());
+            right.store_part(0, &windows[0], 0..4, &[1; 8])?;
             Err(WriteError::TooManyGuards)
         };
         let (reservation, error) = filling(8, 8).finish(refuse).expect_err("it was refused");

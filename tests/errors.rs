@@ -4,10 +4,11 @@
 use pagestamp::geometry::{Dtype, ElementFormat, GeometryError, HeadCache, KvLayout, LayoutError, ModelLayout, Slice};
 use pagestamp::memory::MemoryError;
 use pagestamp::{
-    AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ConfigError, Error, ExtentError,
-    GrowError, HolderId, Inbound, InboundError, LandError, NotAccepted, NullMemory, OpenError, Outbound, OutboundError,
-    OwnPages, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request,
-    ReserveError, ResizeError, SealError, SuspendError, TicketError, UnfitPool, WriteError,
+    AcceptError, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ConfigError,
+    DigestError, Error, ExtentError, GrowError, HolderId, HostMemory, Inbound, InboundError, InboundPlan, LandError,
+    NotAccepted, NullMemory, OpenError, Outbound, OutboundError, OwnPages, OwnerId, PageGeometry, PagePool, Plane,
+    PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request, ReserveError, ResizeError, SealError,
+    SuspendError, TicketError, TransferError, UnfitPool, WireError, WriteError, WriterError,
 };
 
 fn owner(id: u64) -> OwnerId {
@@ -55,6 +56,11 @@ fn one_error_type_takes_every_other() {
     takes::<TicketError>();
     takes::<UnfitPool>();
     takes::<WriteError>();
+    takes::<WriterError>();
+    takes::<DigestError>();
+    takes::<TransferError>();
+    takes::<WireError>();
+    takes::<AcceptError<HostMemory>>();
     takes::<Refused<String, TicketError>>();
 }
 
@@ -71,7 +77,7 @@ fn all_the_way(tokens: u64, step: u32) -> Result<u64, Error> {
     if step == 5 {
         drop(Outbound::seal(kv, &model, &slice)?);
     } else if step == 6 {
-        drop(Inbound::open(kv, &model, &slice, tokens)?);
+        drop(Inbound::open(kv, InboundPlan::new(&model, &slice, tokens))?);
     } else if step == 7 {
         return Err(kv.reject("the client is gone").into());
     } else {

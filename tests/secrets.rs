@@ -9,15 +9,16 @@ use std::ptr::NonNull;
 
 use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
 use pagestamp::handoff::{
-    Checksum, Digest, Digester, Inbound, LandError, Landed, NotAccepted, OpenError, Outbound, OutboundError,
-    PageDigester, Receipt, SealError, Side, UnfitPool,
+    AcceptError, Checksum, Digest, DigestError, DigestKey, Digester, Inbound, InboundPlan, LandError, Landed, Message,
+    MessageKind, NotAccepted, NotYet, OpenError, Outbound, OutboundError, PageDigester, Receipt, Received, SealError,
+    Sending, SentPart, Side, TilingError, UnfitPool, Writer,
 };
 use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
 use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
     Error, ForeignMemory, Generation, HeldMemory, HolderId, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry,
-    PageHandle, PageMemory, PagePool, PageState, Plane, PoolConfig, Request, Reservation,
+    PageHandle, PageMemory, PagePool, PageState, Plane, PoolConfig, Request, Reservation, TransferError,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -255,6 +256,9 @@ struct Handoff {
     page: PageDigester,
     landed: Landed,
     not_accepted: NotAccepted,
+    not_yet: NotYet<HostMemory>,
+    writer_error: LandError,
+    sending: Sending,
     outbound_error: OutboundError,
     land_error: LandError,
     open_error: OpenError,
@@ -280,23 +284,28 @@ fn hand_over() -> Handoff {
     let other = ModelLayout::new("m", "r", KvLayout::new(8, 1, HeadCache::new(1, 2, ElementFormat::plain(Dtype::F16))))
         .unwrap();
     let seal_error = Outbound::seal(full(), &other, &Slice::whole(&other)).unwrap_err().into_parts().1;
-    let open_error = Inbound::open(full(), &model, &slice, 1).unwrap_err().into_parts().1;
+    let open_error = Inbound::open(full(), InboundPlan::new(&model, &slice, 1)).unwrap_err().into_parts().1;
     let SealError::Unfit(unfit) = seal_error.clone() else { panic!("{seal_error}") };
-    let outbound = Outbound::seal(full(), &model, &slice).unwrap();
-    let open = || Inbound::open(reserve(), &model, &slice, P + 3).unwrap();
+    let mut outbound = Outbound::seal(full(), &model, &slice).unwrap();
+    let open = || Inbound::open(reserve(), InboundPlan::new(&model, &slice, P + 3)).unwrap();
     let mut refused = open();
-    let sent = outbound.send(&refused.offer(), &mut refused.landing().unwrap()).unwrap();
-    let not_accepted =
-        refused.accept(&sent.with_digests(Checksum::Xxh3, vec![Digest::from_bytes([1; 16]); 2])).unwrap_err();
+    let offer = refused.offer();
+    let sent = outbound.send(&offer, &mut refused.landing(Writer::ONLY).unwrap()).unwrap();
+    let part = SentPart::new(slice.clone(), 0..2).with_digests(0..2, vec![Digest::from_bytes([1; 16]); 2]);
+    refused.receive(&sent.with_parts(Checksum::Xxh3, vec![part])).unwrap();
+    let AcceptError::Refused(not_accepted) = refused.accept().unwrap_err() else { panic!("a wrong digest") };
+    let AcceptError::NotYet(not_yet) = open().accept().unwrap_err() else { panic!("nothing is there") };
     let mut inbound = open();
     let offer = inbound.offer();
-    let receipt = outbound.send(&offer, &mut inbound.landing().unwrap()).unwrap();
-    let mut landing = inbound.landing().unwrap();
+    let receipt = outbound.send(&offer, &mut inbound.landing(Writer::ONLY).unwrap()).unwrap();
+    let writer_error = inbound.landing(HolderId(77)).unwrap_err();
+    let sending = outbound.start(&offer).unwrap();
+    let mut landing = inbound.landing(Writer::ONLY).unwrap();
     let landed = landing.put(0, 0, 0..P as u32, &SECRET.repeat(P as usize)).unwrap();
     let land_error = landing.put(0, 0, 0..1, &SECRET).unwrap_err();
     drop(landing);
-    let outbound_error = outbound.check(&offer.with_checksum(Checksum::Nothing)).unwrap_err();
-    let digester = Digester::new(receipt.transfer(), &model, &slice).unwrap();
+    let outbound_error = outbound.check(&offer.with_checksum(Checksum::BytesUnverified)).unwrap_err();
+    let digester = Digester::new(Checksum::Xxh3, None, receipt.transfer(), &model, &slice).unwrap();
     let mut page = digester.page(0, 1);
     page.update(&SECRET);
     Handoff {
@@ -307,6 +316,9 @@ fn hand_over() -> Handoff {
         page,
         landed,
         not_accepted,
+        not_yet,
+        writer_error,
+        sending,
         outbound_error,
         land_error,
         open_error,
@@ -378,18 +390,37 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     pool.resume().unwrap();
     see! { Resized: pool.resize(8).unwrap() }
 
-    let handoff = hand_over();
+    let mut handoff = hand_over();
+    let transfers = handoff.outbound.append().reservation().pool().transfers();
+    see! { Appending: handoff.outbound.append() }
     look(&handoff.not_accepted.refusal());
     see! {
         Outbound: &handoff.outbound, Inbound: &handoff.inbound, Offer: handoff.inbound.offer(), Receipt: &handoff.receipt,
-        TransferId: handoff.receipt.transfer(), Checksum: handoff.receipt.checksum(), Digest: handoff.receipt.digests(),
+        TransferId: handoff.receipt.transfer(), Checksum: handoff.receipt.checksum(), Digest: handoff.receipt.parts()[0].digests(),
         Digester: &handoff.digester, PageDigester: &handoff.page, Landed: handoff.landed, Side: Side::Sender,
+        SentPart: &handoff.receipt.parts()[0], Writer: handoff.inbound.offer().writers()[0].clone(), Sending: &handoff.sending,
+        WriterError: &handoff.writer_error, NotYet: &handoff.not_yet, TransferInfo: transfers[0].clone(),
         NotAccepted: &handoff.not_accepted, InboundError: handoff.not_accepted.error(),
         Refusal: handoff.not_accepted.refusal(), OutboundError: &handoff.outbound_error, LandError: &handoff.land_error,
         OpenError: &handoff.open_error, SealError: &handoff.seal_error, UnfitPool: &handoff.unfit,
     }
     let mut inbound = handoff.inbound;
-    see! { Landing: inbound.landing().unwrap() }
+    see! { Landing: inbound.landing(Writer::ONLY).unwrap() }
+    let offer = inbound.offer();
+    let bytes = offer.to_bytes().unwrap();
+    let message = Message::from_bytes(&bytes).unwrap();
+    let plan =
+        InboundPlan::new(offer.model(), offer.slice(), 1).with_writers(Vec::new()).with_key(DigestKey::new([b'k'; 32]));
+    assert!(!format!("{plan:?}").contains("107, 107"), "the key is shown");
+    see! {
+        MessageKind: MessageKind::Offer, Message: message, WireError: Message::from_bytes(&bytes[1..]).unwrap_err(),
+        InboundPlan: plan, DigestKey: DigestKey::new([b'k'; 32]), Received: inbound.receive(&handoff.receipt).unwrap(),
+        DigestError: Digester::new(Checksum::BytesUnverified, None, offer.transfer(), offer.model(), offer.slice()).unwrap_err(),
+        TilingError: TilingError::NoWriter, TransferError: TransferError::Over(offer.transfer()),
+    }
+    let incomplete: AcceptError<HostMemory> = AcceptError::NotYet(handoff.not_yet);
+    see! { AcceptError: &incomplete }
+    look_error(incomplete);
     look_error(handoff.not_accepted);
     look_error(handoff.outbound_error);
     look_error(handoff.land_error);

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use pagestamp::geometry::Slice;
-use pagestamp::handoff::{Checksum, Digester, Inbound, Offer, Outbound, Receipt};
+use pagestamp::handoff::{Digester, Inbound, InboundPlan, Offer, Outbound, Receipt, SentPart, Writer};
 use pagestamp::{AdmitError, CapacityPlan, HostMemory, Request};
 
 use crate::checked::{Layer, LayerName, Scene};
@@ -45,7 +45,11 @@ fn declare(scene: &Scene<'_>, claim: Claim) -> Result<Option<String>, Failure> {
     let offer = inbound.offer();
     let source = prefill_placeholder(scene)?;
     let receipt = land_one_page(&mut inbound, &offer, &source, claim)?;
-    Ok(inbound.accept(&receipt).err().map(|refused| refused.error().to_string()))
+    if let Err(error) = inbound.receive(&receipt) {
+        return Ok(Some(error.to_string()));
+    }
+    // Nothing more will come: what is missing is the verdict.
+    Ok(inbound.accept().err().map(|refused| refused.give_up().error().to_string()))
 }
 
 fn prefill_placeholder(scene: &Scene<'_>) -> Result<Pages, Failure> {
@@ -58,7 +62,7 @@ fn prefill_placeholder(scene: &Scene<'_>) -> Result<Pages, Failure> {
 
 fn inbound(scene: &Scene<'_>) -> Result<Inbound<HostMemory>, Failure> {
     let layout = pooled::layout(scene.model.shape())?;
-    Ok(Inbound::open(scene.reserve_claim()?, &layout, &Slice::whole(&layout), CLAIM_TOKENS as u64)?)
+    Ok(Inbound::open(scene.reserve_claim()?, InboundPlan::new(&layout, &Slice::whole(&layout), CLAIM_TOKENS as u64))?)
 }
 
 fn outbound(scene: &Scene<'_>, pages: Pages) -> Result<Outbound<HostMemory>, Failure> {
@@ -73,23 +77,25 @@ fn land_one_page(
     source: &Pages,
     claim: Claim,
 ) -> Result<Receipt, Failure> {
-    let mut digest = Digester::new(offer.transfer(), offer.model(), offer.slice())?.page(0, 1);
+    let mut digest = Digester::new(offer.checksum(), None, offer.transfer(), offer.model(), offer.slice())?.page(0, 1);
     let guard = source.read(0..1)?;
     let view = guard.pages().next().ok_or("the placeholder has a page")?;
-    let mut landing = inbound.landing()?;
+    let mut landing = inbound.landing(Writer::ONLY)?;
     for plane in 0..source.pool().geometry().planes().len() {
         let row = view.run(plane, 0)?;
         landing.put(0, plane, 0..1, row)?;
         digest.update(row);
     }
     let digest = digest.finish();
-    let receipt = Receipt::new(offer.transfer(), offer.owner(), offer.model().clone(), offer.slice().clone());
-    Ok(match claim {
-        Claim::OfOnePage => receipt.with_extent(1, 1, 1).with_digests(Checksum::Xxh3, vec![digest]),
-        Claim::OfAllPages => receipt
-            .with_extent(CLAIM_PAGES as u32, CLAIM_TOKENS as u64, PAGE_TOKENS as u32)
-            .with_digests(Checksum::Xxh3, vec![digest; CLAIM_PAGES]),
-    })
+    let (pages, tokens, last_page_tokens) = match claim {
+        Claim::OfOnePage => (1, 1, 1),
+        Claim::OfAllPages => (CLAIM_PAGES as u32, CLAIM_TOKENS as u64, PAGE_TOKENS as u32),
+    };
+    let planes = source.pool().geometry().planes().len() as u32;
+    let part = SentPart::new(offer.slice().clone(), 0..pages).with_digests(0..planes, vec![digest; pages as usize]);
+    Ok(Receipt::new(offer.transfer(), offer.owner(), offer.model().clone(), Writer::ONLY)
+        .with_extent(pages, tokens, last_page_tokens)
+        .with_parts(offer.checksum(), vec![part]))
 }
 
 /// Tenant A's prompt from the prefill pool to the decode pool, as it should be.
@@ -103,11 +109,12 @@ pub(crate) fn honest_handoff(scene: &Scene<'_>) -> Result<Pages, Failure> {
     let request = Request::new(scene.a, tokens + ANSWER_TOKENS as u64);
     let target = scene.decode.reserve(&scene.decode_proof, request, tokens)?;
     let layout = pooled::layout(scene.model.shape())?;
-    let mut inbound = Inbound::open(target, &layout, &Slice::whole(&layout), tokens)?;
+    let mut inbound = Inbound::open(target, InboundPlan::new(&layout, &Slice::whole(&layout), tokens))?;
     let offer = inbound.offer();
-    let outbound = outbound(scene, source)?;
-    let receipt = outbound.send(&offer, &mut inbound.landing()?)?;
-    let pages = inbound.accept(&receipt)?;
+    let mut outbound = outbound(scene, source)?;
+    let receipt = outbound.send(&offer, &mut inbound.landing(Writer::ONLY)?)?;
+    inbound.receive(&receipt)?;
+    let pages = inbound.accept()?;
     outbound.release();
     Ok(pages)
 }

@@ -147,7 +147,7 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
     ) -> Result<u32, WriteError> {
         let inner = self.borrow.inner;
         let (plane, planes) = (window.plane(), self.planes());
-        if plane >= planes {
+        if !window.is_of(self.geometry()) {
             return Err(WriteError::NoSuchPlane { plane, planes });
         }
         let page_tokens = inner.page_tokens();

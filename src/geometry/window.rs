@@ -1,6 +1,6 @@
 //! Where a slice of a model lies in the pages of a larger slice.
 
-use super::{HeadOrder, LayerCache, LayerPlanes, LayoutError, ModelLayout, Plane, Slice};
+use super::{HeadOrder, LayerCache, LayerPlanes, LayoutError, ModelLayout, PageGeometry, Plane, Slice};
 
 /// Says where one plane of a slice's pages lies in the pages of a larger slice: which plane, and which bytes of
 /// each token's runs.
@@ -37,6 +37,25 @@ pub struct PlaneWindow {
 }
 
 impl PlaneWindow {
+    /// A window that shows all of each plane of a shape.
+    pub(crate) fn all(geometry: &PageGeometry) -> Vec<Self> {
+        let whole = |(plane, shape): (usize, &Plane)| Self {
+            plane,
+            part: *shape,
+            whole: *shape,
+            group_runs: shape.runs(),
+            group_stride_runs: shape.runs(),
+            first_run: 0,
+            first_byte: 0,
+        };
+        geometry.planes().iter().enumerate().map(whole).collect()
+    }
+
+    /// Whether the window lies in pages of this shape.
+    pub(crate) fn is_of(&self, geometry: &PageGeometry) -> bool {
+        geometry.planes().get(self.plane) == Some(&self.whole)
+    }
+
     /// Returns the plane of the whole in which this plane of the part lies.
     #[must_use]
     #[inline]
