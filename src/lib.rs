@@ -74,7 +74,13 @@
 //!
 //! # Features
 //!
-//! None. Linux only: elsewhere the build stops.
+//! Additive, and off by default:
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `blake3` | [`Checksum::Blake3Keyed`]: digests that who has not the key cannot forge |
+//!
+//! Linux only: elsewhere the build stops.
 //!
 //! # Memories
 //!

@@ -22,7 +22,8 @@ pub(super) fn check_offer<M: PageMemory>(sealed: &Outbound<M>, offer: &Offer) ->
     check_destinations(offer)?;
     match offer.checksum() {
         Checksum::BytesUnverified if !sealed.may_be_unverified => Err(OutboundError::Unverified),
-        checksum => Ok(checksum.check_key(sealed.key.as_ref().filter(|_| checksum == Checksum::Blake3Keyed))?),
+        // A sender that has a key serves no offer without one: who could ask for less could forge.
+        checksum => checksum.check_key(sealed.key.as_ref()).map_err(OutboundError::from),
     }?;
     Ok(slice)
 }

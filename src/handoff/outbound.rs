@@ -105,13 +105,14 @@ impl<M: PageMemory> Outbound<M> {
         self
     }
 
-    /// Sets the secret that both sides have, for [`Checksum::Blake3Keyed`].
+    /// Sets the secret that both sides have. From then on only offers of [`Checksum::Blake3Keyed`](super::Checksum::Blake3Keyed) are served: a receiver
+    /// that asked for less would take what anybody can forge.
     pub fn with_key(mut self, key: DigestKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// Serves offers of [`Checksum::BytesUnverified`] too, which gives up the receiver's proof that it has these bytes.
+    /// Serves offers of [`Checksum::BytesUnverified`](super::Checksum::BytesUnverified) too, which gives up the receiver's proof that it has these bytes.
     pub const fn with_bytes_unverified(mut self) -> Self {
         self.may_be_unverified = true;
         self

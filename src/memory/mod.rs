@@ -23,6 +23,7 @@
 //! | [`HeldMemory`] | [`HostMemory`]'s, cleaned when a test says so | tests of everything that waits for a device |
 #![expect(unsafe_code, reason = "declares the unsafe traits and functions through which bytes are reached")]
 
+mod crc32c;
 mod error;
 mod foreign;
 mod held;
@@ -31,6 +32,7 @@ mod map;
 mod null;
 mod planes;
 mod scratch;
+mod wipe;
 mod zero;
 
 #[cfg(test)]
@@ -42,12 +44,14 @@ use std::ptr::NonNull;
 
 use crate::geometry::PageGeometry;
 
+pub(crate) use crc32c::Crc32c;
 pub use error::{Exposure, MemoryError};
 pub use foreign::{ForeignMemory, ForeignPlane};
 pub use held::{HeldControl, HeldMemory};
 pub use host::{HostMemory, HostOptions};
 pub use null::NullMemory;
 pub(crate) use scratch::Scratch;
+pub(crate) use wipe::wipe;
 
 /// A memory of fixed-size pages: a pool reserves, writes, reads and cleans pages through it and knows no
 /// other way to their bytes.
