@@ -6,8 +6,8 @@ use pagestamp::memory::MemoryError;
 use pagestamp::{
     AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ConfigError, Error, ExtentError,
     GrowError, HolderId, Inbound, InboundError, LandError, NotAccepted, NullMemory, OpenError, Outbound, OutboundError,
-    OwnPages, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request,
-    ReserveError, ResizeError, SealError, SuspendError, TicketError, UnfitPool, WriteError,
+    OwnPages, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, ProcessError, ReadError, Refused, Rejected,
+    ReleaseError, Request, ReserveError, ResizeError, SealError, SuspendError, TicketError, UnfitPool, WriteError,
 };
 
 fn owner(id: u64) -> OwnerId {
@@ -45,6 +45,7 @@ fn one_error_type_takes_every_other() {
     takes::<NotAccepted>();
     takes::<OpenError>();
     takes::<OutboundError>();
+    takes::<ProcessError>();
     takes::<ReadError>();
     takes::<Rejected>();
     takes::<ReleaseError>();

@@ -109,8 +109,14 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "pub(crate) fn end_ticket(",
-        &["inner.unhold(*page);", ".fetch_sub(1, Ordering::Release);", "inner.collect_quarantine("],
+        &["state.tickets.remove(&id.sequence)", "inner.close_ticket(ticket);", "inner.collect_quarantine("],
     ),
+    (
+        "pool/tickets.rs",
+        "fn end_proven(",
+        &["state.tickets.remove(sequence)", "inner.close_ticket(&ticket);", "inner.collect_quarantine("],
+    ),
+    ("pool/tickets.rs", "fn close_ticket(", &["self.unhold(*page);", ".fetch_sub(1, Ordering::Release);"]),
     (
         "pool/tickets.rs",
         "pub(crate) fn keep_readers_off(",
