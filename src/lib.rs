@@ -62,7 +62,8 @@
 //! name the owner too.
 //!
 //! **Taken on trust:** [`Reservation::assume_written`] (a lie shows zeros or the owner's own older bytes), and behind `unsafe`:
-//! the end of tickets, foreign planes, raw addresses.
+//! the end of tickets (or, said when one is given, which process has it: then the kernel tells its end), foreign planes, raw
+//! addresses.
 //!
 //! **Out of scope:** timing channels of prefix sharing inside one owner, other processes on the same device memory, code that
 //! lies where it is trusted.
@@ -143,7 +144,7 @@ pub use handoff::{
     WriterError,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
-pub use memory::{ForeignMemory, HeldMemory, HostMemory, NullMemory, PageMemory};
+pub use memory::{ForeignMemory, HeldMemory, HolderProcess, HostMemory, NullMemory, PageMemory, ProcessError};
 pub use plane_writer::PlaneWriter;
 pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,

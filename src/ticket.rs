@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::id::{PoolId, PoolIdentity, pack, unpack};
 use crate::lease::Core;
+use crate::memory::HolderProcess;
 
 /// Names the outside party that holds a ticket: a peer, a rank, a copy job. The caller's own number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -99,6 +100,8 @@ pub struct TicketInfo {
     pub pages: u32,
     /// When it becomes overdue, in the caller's nanoseconds.
     pub deadline_ns: Option<u64>,
+    /// The number of the process behind it, when one was named ([`name_holder`](crate::PagePool::name_holder)).
+    pub process_id: Option<u32>,
 }
 
 /// An open ticket, as the pool keeps it.
@@ -108,6 +111,8 @@ pub(crate) struct Ticket {
     pub(crate) access: Access,
     pub(crate) pages: Vec<u32>,
     pub(crate) deadline_ns: Option<u64>,
+    /// The process behind it, when it is known.
+    pub(crate) process: Option<HolderProcess>,
     /// The reservation whose open write tickets it counts among.
     pub(crate) core: Option<Arc<Core>>,
 }

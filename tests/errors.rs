@@ -7,8 +7,8 @@ use pagestamp::{
     AcceptError, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ConfigError,
     DigestError, Error, ExtentError, GrowError, HolderId, HostMemory, Inbound, InboundError, InboundPlan, LandError,
     NotAccepted, NullMemory, OpenError, Outbound, OutboundError, OwnPages, OwnerId, PageGeometry, PagePool, Plane,
-    PoolConfig, ReadError, Refused, Rejected, ReleaseError, Request, ReserveError, ResizeError, SealError,
-    SuspendError, TicketError, TransferError, UnfitPool, WireError, WriteError, WriterError,
+    PoolConfig, ProcessError, ReadError, Refused, Rejected, ReleaseError, Request, ReserveError, ResizeError,
+    SealError, SuspendError, TicketError, TransferError, UnfitPool, WireError, WriteError, WriterError,
 };
 
 fn owner(id: u64) -> OwnerId {
@@ -46,6 +46,7 @@ fn one_error_type_takes_every_other() {
     takes::<NotAccepted>();
     takes::<OpenError>();
     takes::<OutboundError>();
+    takes::<ProcessError>();
     takes::<ReadError>();
     takes::<Rejected>();
     takes::<ReleaseError>();

@@ -17,8 +17,8 @@ use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
 use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
-    Error, ForeignMemory, Generation, HeldMemory, HolderId, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry,
-    PageHandle, PageMemory, PagePool, PageState, Plane, PoolConfig, Request, Reservation, TransferError,
+    Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, NullMemory, OwnPages, OwnerId,
+    PageGeometry, PageHandle, PageMemory, PagePool, PageState, Plane, PoolConfig, Request, Reservation, TransferError,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -161,6 +161,13 @@ fn no_error_of_any_call_shows_what_pages_hold() {
     look_error(mine.pin_read(0..99, HolderId(1), None).unwrap_err());
     let ticket = mine.pin_write(0..1, HolderId(1), None).unwrap();
     look(&ticket);
+    look_error(pool.end_dead_holder(ticket).unwrap_err());
+    let this = || HolderProcess::of_pid(std::process::id()).unwrap();
+    // SAFETY: (1): nobody writes under the ticket.
+    unsafe { pool.name_holder(ticket, this()) }.unwrap();
+    // SAFETY: as above.
+    look_error(unsafe { pool.name_holder(ticket, this()) }.unwrap_err());
+    look_error(pool.end_dead_holder(ticket).unwrap_err());
     look_debug(&pool.tickets());
     look_error(pool.read(owner(1), handle).unwrap_err());
     look_error(mine.read(0..1).unwrap_err());
@@ -361,7 +368,8 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
         SuspendError: pool.suspend().unwrap_err(), CapacityError: CapacityError::ZeroTokens,
         ConfigError: ConfigError::NoPoolIds, Error: Error::from(CapacityError::ZeroTokens),
         AuditError: AuditError::Promises { promised: 1, free: 0 }, CloseError: pool.clone().close().unwrap_err(),
-        Scrubber: pool.start_scrubber().unwrap(), HostMemory: HostMemory::new(geometry(), 1).unwrap(),
+        HolderProcess: HolderProcess::of_pid(std::process::id()).unwrap(),
+        ProcessError: HolderProcess::of_pid(0).unwrap_err(), Scrubber: pool.start_scrubber().unwrap(), HostMemory: HostMemory::new(geometry(), 1).unwrap(),
         NullMemory: NullMemory::new(geometry(), 1).unwrap(),
     }
     // SAFETY: (1) and (2): only its `Debug` is used.

@@ -9,7 +9,7 @@ use crate::error::{ReadError, TicketError};
 use crate::handle::PageHandle;
 use crate::hazard::{self, Hazard};
 use crate::id::OwnerId;
-use crate::memory::{HostBytes, PageMemory};
+use crate::memory::{HolderProcess, HostBytes, PageMemory};
 use crate::pool::{Inner, PagePool};
 use crate::stamp::{PageMeta, PageState, StampWord};
 use crate::sync::Ordering;
@@ -193,7 +193,8 @@ impl<M: PageMemory> PagePool<M> {
         self.end_ticket(id)
     }
 
-    /// Ends a ticket whose holder is gone: the peer's agent is destroyed, or its process is dead. What becomes of its pages
+    /// Ends a ticket whose holder is gone: the peer's agent is destroyed, or its process is dead. Where the process was named,
+    /// [`end_dead_holder`](Self::end_dead_holder) does it without taking the caller at their word. What becomes of its pages
     /// is as after [`ticket_done`](Self::ticket_done).
     ///
     /// # Errors
@@ -205,6 +206,59 @@ impl<M: PageMemory> PagePool<M> {
     /// 1. As [`ticket_done`](Self::ticket_done): the outside party has stopped for good. Time that has passed proves nothing.
     pub unsafe fn ticket_revoke(&self, id: TicketId) -> Result<(), TicketError> {
         self.end_ticket(id)
+    }
+
+    /// Names the process behind an open ticket, once. When that process has ended, [`end_dead_holder`](Self::end_dead_holder)
+    /// and [`end_dead_holders`](Self::end_dead_holders) end the ticket without taking anybody at their word.
+    ///
+    /// Do it where the ticket is given, where it is known who will use it.
+    ///
+    /// # Errors
+    ///
+    /// Nothing changed.
+    ///
+    /// - [`TicketError::HolderNamed`]: a process was named before.
+    /// - [`TicketError::AlreadyDone`], [`TicketError::Unknown`]: counted in `stats`.
+    ///
+    /// # Safety
+    ///
+    /// 1. Until the ticket ends, whoever reaches the pages under it is a thread of this process, by loads and stores of the
+    ///    CPU: no device, nothing that the kernel reads or writes for it (direct or asynchronous input and output), no
+    ///    child, no other process that has the memory from it. What reached them before this call has stopped.
+    ///
+    /// # Examples
+    ///
+    /// A worker on the same machine fills a page through shared memory, and is killed.
+    ///
+    /// ```
+    /// use std::process::Command;
+    ///
+    /// use pagestamp::{
+    ///     CapacityPlan, HolderId, HolderProcess, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request,
+    ///     TicketError,
+    /// };
+    /// let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)])?;
+    /// let pool = PagePool::new(PoolConfig::new(6), HostMemory::new(geometry, 6)?)?;
+    /// let alice = OwnerId::new(1).ok_or("zero")?;
+    /// let mut kv = pool.reserve(&pool.prove(CapacityPlan::new(64))?, Request::new(alice, 16), 16)?;
+    ///
+    /// let mut worker = Command::new("sleep").arg("1000").spawn()?;
+    /// let ticket = kv.pin_write(0..1, HolderId(3), None)?;
+    /// // SAFETY: (1) the worker alone was told of the page, and it copies by its CPU.
+    /// unsafe { pool.name_holder(ticket, HolderProcess::of_child(&worker)?) }?;
+    /// kv.release();
+    /// assert!(matches!(pool.end_dead_holder(ticket), Err(TicketError::HolderAlive { .. })));
+    /// assert_eq!((pool.end_dead_holders(), pool.stats().quarantined_pages), (0, 1));
+    ///
+    /// worker.kill()?;
+    /// worker.wait()?;
+    /// assert_eq!(pool.end_dead_holders(), 1);
+    /// pool.maintain(1); // zeroes the page
+    /// assert_eq!(pool.stats().free_pages, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub unsafe fn name_holder(&self, id: TicketId, process: HolderProcess) -> Result<(), TicketError> {
+        self.set_holder(id, process)
     }
 
     /// The memory itself, for a kernel of the engine that writes pages by their addresses. From now on all of every page

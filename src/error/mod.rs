@@ -26,6 +26,9 @@
 //! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
 //! | [`AdmitError::Claim`] | by its [`ClaimError`]: `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
 //! | [`TicketError::Busy`] | yes, after the reader or the ticket | 503 | as `ReadError::Busy` |
+//! | [`TicketError::HolderAlive`] | yes, after the process ended | none | end the process; its pages stay quarantined until then |
+//! | [`TicketError::HolderUnnamed`], [`TicketError::HolderNamed`] | no | 500 | a bug in the engine: a holder is named once, when its ticket is given |
+//! | [`ProcessError`] | no | 503 | the holder ended already, or the kernel is too old: without a name its tickets end on trust only |
 //! | [`TicketError::Unknown`] | no | none | a completion for a transfer that never was: counted, look at the peer |
 //! | [`ReleaseError`] | no | 500 | a double release or a wrong list: nothing was released |
 //! | [`ConfigError`], [`GeometryError`], [`LayoutError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |
@@ -53,7 +56,7 @@ use crate::handoff::{
     AcceptError, DigestError, InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool,
     WireError, WriterError,
 };
-use crate::memory::{MemoryError, PageMemory};
+use crate::memory::{MemoryError, PageMemory, ProcessError};
 use crate::pool::ClaimError;
 
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
@@ -189,6 +192,9 @@ pub enum Error {
     /// Of a ticket.
     #[error(transparent)]
     Ticket(#[from] TicketError),
+    /// Of naming a process.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// Of a release by handles.
     #[error(transparent)]
     Release(#[from] ReleaseError),

@@ -57,6 +57,25 @@ pub enum TicketError {
     /// This pool never gave such a ticket. Counted; nothing changed.
     #[error("{0} was never given by this pool")]
     Unknown(crate::ticket::TicketId),
+    /// No process was named for the ticket, so that nobody can be asked whether its holder has ended. Nothing changed.
+    #[error("no process is known to be behind {0}; name it when the ticket is given, or vouch for the ticket's end")]
+    HolderUnnamed(crate::ticket::TicketId),
+    /// A process was named for the ticket before. Nothing changed.
+    #[error("{ticket} is held by process {process_id} already; a ticket's holder is named once")]
+    HolderNamed {
+        /// The ticket.
+        ticket: crate::ticket::TicketId,
+        /// The process that was named.
+        process_id: u32,
+    },
+    /// The process behind the ticket has not ended, as far as the kernel can tell. Nothing changed.
+    #[error("process {process_id}, which holds {ticket}, has not ended; end the process, or wait until it has")]
+    HolderAlive {
+        /// The ticket.
+        ticket: crate::ticket::TicketId,
+        /// The process.
+        process_id: u32,
+    },
     /// Somebody else is on the page: a reader, under a write ticket; a writer, under a read ticket or a detach.
     #[error("page {page} is being read or written by somebody else; try again when that has ended")]
     Busy {

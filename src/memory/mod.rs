@@ -1,6 +1,7 @@
 //! Where the bytes of pages live.
 //!
-//! **Owns** the mapping, its protections, and how bytes become zero.
+//! **Owns** the mapping, its protections, how bytes become zero, and how the system is asked for the end of a process
+//! that reaches them ([`HolderProcess`]).
 //!
 //! **Does not know** owners, generations or states: it obeys whoever holds a page, so a wrong order here is
 //! a wrong byte there. The pool owns its memory by value and lends it to nobody, which is what makes its
@@ -31,6 +32,7 @@ mod host;
 mod map;
 mod null;
 mod planes;
+mod process;
 mod scratch;
 mod wipe;
 mod zero;
@@ -50,6 +52,7 @@ pub use foreign::{ForeignMemory, ForeignPlane};
 pub use held::{HeldControl, HeldMemory};
 pub use host::{HostMemory, HostOptions};
 pub use null::NullMemory;
+pub use process::{HolderProcess, ProcessError};
 pub(crate) use scratch::Scratch;
 pub(crate) use wipe::wipe;
 

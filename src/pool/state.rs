@@ -91,6 +91,7 @@ pub(crate) struct Totals {
     pub(crate) late_tickets: u64,
     pub(crate) late_transfers: u64,
     pub(crate) trusted_ends: u64,
+    pub(crate) proven_ends: u64,
     pub(crate) assumed_tokens: u64,
     pub(crate) pages_moved: u64,
 }

@@ -70,12 +70,14 @@ pub struct PoolStats {
     pub poisoned_pages: u64,
     /// Pages moved because a reader was on tokens that were rewritten.
     pub moved_pages: u64,
-    /// Ends of tickets that came late, twice, or for tickets that never were.
+    /// Calls for tickets that had ended, or that never were.
     pub late_tickets: u64,
     /// Messages about handoffs that had ended, or that never were.
     pub late_transfers: u64,
     /// Ends of tickets taken on trust.
     pub trusted_ticket_ends: u64,
+    /// Ends of tickets whose process had ended, as the kernel said.
+    pub proven_ticket_ends: u64,
     /// Whether raw addresses were given out for writing.
     pub addresses_exposed: bool,
     /// Tokens that `assume_written` took on trust.
@@ -131,6 +133,7 @@ impl<M: PageMemory> PagePool<M> {
             late_tickets: totals.late_tickets,
             late_transfers: totals.late_transfers,
             trusted_ticket_ends: totals.trusted_ends,
+            proven_ticket_ends: totals.proven_ends,
             addresses_exposed: inner.exposed.load(Ordering::Relaxed),
             assumed_tokens: totals.assumed_tokens,
             refused_reads: inner.refused_reads.load(Ordering::Relaxed),

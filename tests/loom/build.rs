@@ -109,8 +109,41 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "pub(crate) fn end_ticket(",
-        &["inner.unhold(*page);", ".fetch_sub(1, Ordering::Release);", "inner.collect_quarantine("],
+        &[
+            "inner.find_ticket(&mut state, id)?;",
+            "state.tickets.remove(&id.sequence)",
+            "inner.close_ticket(ticket);",
+            "inner.collect_quarantine(",
+        ],
     ),
+    (
+        "pool/tickets.rs",
+        "pub fn end_dead_holder(",
+        &["self.inner.find_ticket(", "process.has_ended()", "self.end_proven(&[id.sequence]) > 0"],
+    ),
+    (
+        "pool/tickets.rs",
+        "fn end_proven(",
+        &["state.tickets.remove(sequence)", "inner.close_ticket(&ticket);", "inner.collect_quarantine("],
+    ),
+    ("pool/tickets.rs", "fn close_ticket(", &["self.unhold(*page);", ".fetch_sub(1, Ordering::Release);"]),
+    (
+        "pool/state.rs",
+        "pub(crate) fn close_record(",
+        &["core.off_limits.load(Ordering::Acquire) > 0", "self.records.remove(core.key);", "self.idle.push(core);"],
+    ),
+    (
+        "pool/release.rs",
+        "pub(crate) fn last_borrow_ended(",
+        &["meta.publish(word.with_borrowed(false));", "self.collect_quarantine("],
+    ),
+    ("reservation.rs", "pub fn read(", &["let borrow = self.borrow()?;", "self.check_no_writer(&tokens)?;"]),
+    (
+        "reservation.rs",
+        "fn check_no_writer(",
+        &["off_limits.load(Ordering::Acquire) == 0", "self.check_each_page(tokens)"],
+    ),
+    ("reservation.rs", "fn check_each_page(", &["word_for_reader()", "word.off_limits()"]),
     (
         "pool/tickets.rs",
         "pub(crate) fn keep_readers_off(",

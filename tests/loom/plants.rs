@@ -127,6 +127,27 @@ pub(crate) const SOURCE_PLANTS: &[SourcePlant] = &[
         model: "loom_write_ticket_races_read",
     },
     SourcePlant {
+        name: "release_forgets_tickets",
+        file: "stamp.rs",
+        old: "PageState::Live).with_holds_of(self)",
+        new: "PageState::Live)",
+        model: "loom_release_races_read_ticket_end",
+    },
+    SourcePlant {
+        name: "first_end_ends_every_ticket",
+        file: "stamp.rs",
+        old: "Some(Self(self.0 - 1))",
+        new: "Some(Self(self.0 & !HOLDS_MASK))",
+        model: "loom_two_ticket_ends_race_release",
+    },
+    SourcePlant {
+        name: "ticket_on_a_page_is_not_counted",
+        file: "stamp.rs",
+        old: "Some(Self(self.0 + 1))",
+        new: "Some(Self(self.0 | 1))",
+        model: "loom_two_write_ticket_ends_race_read",
+    },
+    SourcePlant {
         name: "relaxed_end_borrow",
         file: "header.rs",
         old: "self.word.fetch_sub(1, Ordering::AcqRel)",

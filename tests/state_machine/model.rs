@@ -71,6 +71,8 @@ pub(crate) struct Ticket {
     pub(crate) pages: Vec<u32>,
     pub(crate) write: bool,
     pub(crate) rec: Option<usize>,
+    /// Whether the process behind it has ended; `None` while none was named.
+    pub(crate) dead: Option<bool>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -925,7 +927,7 @@ impl Model {
             }
         }
         self.recs[rec].off += u32::from(write);
-        self.tickets.push(Some(Ticket { pages, write, rec: write.then_some(rec) }));
+        self.tickets.push(Some(Ticket { pages, write, rec: write.then_some(rec), dead: None }));
         Ok(())
     }
 
@@ -935,6 +937,12 @@ impl Model {
             return Err("AlreadyDone");
         };
         self.totals.trusted_ticket_ends += 1;
+        self.close_ticket(ticket);
+        self.collect();
+        Ok(())
+    }
+
+    fn close_ticket(&mut self, ticket: Ticket) {
         for page in ticket.pages {
             let it = self.page(page);
             it.holds -= 1;
@@ -943,8 +951,53 @@ impl Model {
         if let Some(rec) = ticket.rec {
             self.recs[rec].off -= 1;
         }
+    }
+
+    pub(crate) fn name_holder(&mut self, at: usize, dead: bool) -> Outcome {
+        let Some(ticket) = &mut self.tickets[at] else {
+            self.totals.late_tickets += 1;
+            return Err("AlreadyDone");
+        };
+        match ticket.dead.replace(dead) {
+            None => Ok(()),
+            named => {
+                ticket.dead = named;
+                Err("HolderNamed")
+            }
+        }
+    }
+
+    pub(crate) fn end_dead(&mut self, at: usize) -> Outcome {
+        let Some(ticket) = &self.tickets[at] else {
+            self.totals.late_tickets += 1;
+            return Err("AlreadyDone");
+        };
+        match ticket.dead {
+            None => Err("HolderUnnamed"),
+            Some(false) => Err("HolderAlive"),
+            Some(true) => {
+                self.end_proven(&[at]);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn end_all_dead(&mut self) -> u64 {
+        let is_dead = |ticket: &Option<Ticket>| ticket.as_ref().is_some_and(|ticket| ticket.dead == Some(true));
+        let dead: Vec<usize> = (0..self.tickets.len()).filter(|&at| is_dead(&self.tickets[at])).collect();
+        if !dead.is_empty() {
+            self.end_proven(&dead);
+        }
+        dead.len() as u64
+    }
+
+    fn end_proven(&mut self, dead: &[usize]) {
+        self.totals.proven_ticket_ends += dead.len() as u64;
+        for &at in dead {
+            let ticket = self.tickets[at].take().unwrap();
+            self.close_ticket(ticket);
+        }
         self.collect();
-        Ok(())
     }
 
     // ---- claims

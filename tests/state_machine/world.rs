@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Mutex;
+use std::process::Command;
+use std::sync::{LazyLock, Mutex};
 
 use pagestamp::geometry::{PageGeometry, Plane};
 use pagestamp::memory::{HeldControl, Lane};
 use pagestamp::{
-    AdmitError, Admitted, CapacityPlan, CapacityProof, ClaimToken, Generation, HolderId, OwnerId, PageGuard,
-    PageHandle, PagePool, PlaneWriter, PoolConfig, ReadGuard, ReleaseError, Released, Request, Reservation, Resized,
-    Suspended, TicketId,
+    AdmitError, Admitted, CapacityPlan, CapacityProof, ClaimToken, Generation, HolderId, HolderProcess, OwnerId,
+    PageGuard, PageHandle, PagePool, PlaneWriter, PoolConfig, ReadGuard, ReleaseError, Released, Request, Reservation,
+    Resized, Suspended, TicketId,
 };
 
 use crate::memory::{Cleaned, Spy, Under};
@@ -88,6 +89,17 @@ pub(crate) struct World<M: Under> {
 
 fn owner(id: u64) -> OwnerId {
     OwnerId::new(id).unwrap()
+}
+
+/// A child of this process that ended.
+fn ended_process() -> HolderProcess {
+    static ENDED: LazyLock<HolderProcess> = LazyLock::new(|| {
+        let mut child = Command::new("true").spawn().unwrap();
+        let process = HolderProcess::of_child(&child).unwrap();
+        child.wait().unwrap();
+        process
+    });
+    ENDED.clone()
 }
 
 fn owner_of(n: u8) -> u64 {
@@ -701,7 +713,12 @@ impl<M: Under> World<M> {
                 same(&real, &model);
                 if let Ok(ticket) = real {
                     picked.iter().for_each(|page| self.model.page(*page).holds += 1);
-                    self.model.tickets.push(Some(crate::model::Ticket { pages: picked, write: false, rec: None }));
+                    self.model.tickets.push(Some(crate::model::Ticket {
+                        pages: picked,
+                        write: false,
+                        rec: None,
+                        dead: None,
+                    }));
                     self.tickets.push(ticket);
                 }
             }
@@ -729,6 +746,19 @@ impl<M: Under> World<M> {
                 };
                 same(&real, &self.model.end_ticket(at));
             }
+            Op::NameHolder { ticket, dead } => {
+                let Some(at) = usize::from(ticket).checked_rem(self.tickets.len()) else { return };
+                let process = if dead { ended_process() } else { HolderProcess::of_pid(std::process::id()).unwrap() };
+                // SAFETY: (1) the machine alone pokes, on this thread and between calls, and only under open tickets.
+                let real = unsafe { self.pool.name_holder(self.tickets[at], process) };
+                same(&real, &self.model.name_holder(at, dead));
+            }
+            Op::EndDead { ticket } => {
+                let Some(at) = usize::from(ticket).checked_rem(self.tickets.len()) else { return };
+                let real = self.pool.end_dead_holder(self.tickets[at]);
+                same(&real, &self.model.end_dead(at));
+            }
+            Op::EndAllDead => assert_eq!(self.pool.end_dead_holders(), self.model.end_all_dead()),
             Op::Detach { slot } => {
                 let Some(slot) = self.take_slot(slot) else { return };
                 let Slot { rec, value: Value::Reserved(value) } = slot else { return self.slots.push(slot) };

@@ -82,6 +82,17 @@ const MODELS: &[Model] = models! {
     ticket::loom_read_by_reservation_follows_ticket_end, None, ["read", "busy"];
     ticket::loom_release_races_last_ticket_end, None, ["reissued at once", "quarantined"];
     ticket::loom_two_ticket_ends_race_release, Some(5), ["reissued at once", "quarantined"];
+    ticket::loom_release_races_read_ticket_end, None, ["reissued at once", "quarantined"];
+    ticket::loom_two_write_ticket_ends_race_read, None, ["read", "busy"];
+    ticket::loom_two_write_ticket_ends_race_read_by_reservation, Some(4), ["read", "busy"];
+    ticket::loom_revoke_races_done_of_a_read_ticket, Some(6),
+        ["by revoke", "by done", "reissued at once", "quarantined"];
+    ticket::loom_revoke_races_done_of_a_write_ticket, Some(6),
+        ["by revoke", "by done", "reissued at once", "quarantined"];
+    ticket::loom_proven_end_races_done, Some(6), ["by revoke", "by done", "reissued at once", "quarantined"];
+    ticket::loom_release_of_a_reservation_races_its_last_write_ticket_end, None, ["same page", "other page"];
+    ticket::loom_reclaim_races_the_last_write_ticket_end, Some(4),
+        ["read", "refused", "reissued at once", "quarantined"];
     revoke::loom_revoke_races_borrow, None, ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_revoke_races_two_borrowers, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_two_revocations_race_borrow, Some(6), ["read", "refused", "by the revoker", "by a borrower"];
@@ -109,6 +120,32 @@ const ORDER_PLANTS: &[(&str, Plant, &str)] = &[
     ("write_ticket_ignores_readers", Plant::TicketIgnoresReaders, "loom_write_ticket_races_read"),
     ("writing_flag_after_scan", Plant::WritingAfterScan, "loom_write_ticket_races_read"),
     ("relaxed_ticket_count", Plant::RelaxedTicketCount, "loom_read_by_reservation_follows_ticket_end"),
+    ("release_ignores_read_tickets", Plant::ReleaseIgnoresTickets, "loom_release_races_read_ticket_end"),
+    ("release_ignores_two_tickets", Plant::ReleaseIgnoresTickets, "loom_two_ticket_ends_race_release"),
+    ("first_end_shows_page", Plant::FirstEndShowsPage, "loom_two_write_ticket_ends_race_read"),
+    ("first_end_clears_count", Plant::FirstEndClearsCount, "loom_two_write_ticket_ends_race_read_by_reservation"),
+    ("read_end_checked_outside_the_lock", Plant::EndCheckedOutsideLock, "loom_revoke_races_done_of_a_read_ticket"),
+    ("write_end_checked_outside_the_lock", Plant::EndCheckedOutsideLock, "loom_revoke_races_done_of_a_write_ticket"),
+    ("second_read_end_counts_again", Plant::EndNotChecked, "loom_revoke_races_done_of_a_read_ticket"),
+    ("second_write_end_counts_again", Plant::EndNotChecked, "loom_revoke_races_done_of_a_write_ticket"),
+    ("proof_not_looked_at_again", Plant::ProofNotLookedAtAgain, "loom_proven_end_races_done"),
+    (
+        "release_clears_count",
+        Plant::ReleaseClearsCount,
+        "loom_release_of_a_reservation_races_its_last_write_ticket_end",
+    ),
+    (
+        "counted_record_is_reused",
+        Plant::CountedRecordIsReused,
+        "loom_release_of_a_reservation_races_its_last_write_ticket_end",
+    ),
+    ("reclaim_ignores_borrows", Plant::ReclaimIgnoresBorrows, "loom_reclaim_races_the_last_write_ticket_end"),
+    ("reclaim_ignores_tickets", Plant::ReleaseIgnoresTickets, "loom_reclaim_races_the_last_write_ticket_end"),
+    (
+        "flags_of_a_lost_page_are_trusted",
+        Plant::BorrowTrustsFlagsOfALostPage,
+        "loom_reclaim_races_the_last_write_ticket_end",
+    ),
     ("both_hand_back", Plant::BothHandBack, "loom_revoke_races_borrow"),
 ];
 

@@ -13,6 +13,7 @@ use loom::sync::{Mutex, MutexGuard};
 
 use crate::bytes::Token;
 use crate::hazard::{Block, Domain, Hazard, key};
+use crate::header::{Header, Revocation};
 use crate::id::{Generation, OwnerId};
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
 use crate::sync::{AtomicU32, Ordering};
@@ -41,6 +42,15 @@ pub(crate) enum Plant {
     TicketIgnoresReaders,
     WritingAfterScan,
     RelaxedTicketCount,
+    FirstEndShowsPage,
+    FirstEndClearsCount,
+    EndCheckedOutsideLock,
+    EndNotChecked,
+    ProofNotLookedAtAgain,
+    ReleaseClearsCount,
+    CountedRecordIsReused,
+    ReclaimIgnoresBorrows,
+    BorrowTrustsFlagsOfALostPage,
     BothHandBack,
 }
 
@@ -57,12 +67,36 @@ pub(crate) fn text(owner: OwnerId, generation: Generation, token: u32) -> u64 {
     owner.get() << 32 | generation.get() << 8 | (u64::from(token) + 1)
 }
 
+/// A ticket on one page, as the registry keeps it.
+#[derive(Clone, Debug)]
+struct Ticket {
+    page: u32,
+    core: Option<Arc<Core>>,
+}
+
+/// The shared part of a reservation of one page, as `lease::Core`.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) header: Header,
+    pub(crate) off_limits: AtomicU32,
+}
+
+impl Core {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { header: Header::new(), off_limits: AtomicU32::new(0) })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) free: Vec<u32>,
     pub(crate) quarantined: Vec<u32>,
     pub(crate) dirty: Vec<u32>,
     announced: Vec<u32>,
+    /// Tickets that ended stand here still, so that a plant can end one twice.
+    tickets: Vec<(Ticket, bool)>,
+    /// Records of reservations that ended, for the next.
+    idle: Vec<Arc<Core>>,
 }
 
 #[derive(Debug)]
@@ -369,7 +403,8 @@ impl World {
     pub(crate) fn open_write_ticket(&self, page: u32) -> bool {
         let mut state = self.lock();
         let meta = self.meta(page);
-        if meta.word().holds() > 0 {
+        let second = meta.word().is_writing();
+        if meta.word().holds() > 0 && !second {
             return false;
         }
         let hide = || meta.publish(meta.word().with_writing(true));
@@ -380,7 +415,7 @@ impl World {
         if self.plant == Plant::WritingAfterScan {
             hide();
         }
-        if state.announced.contains(&page) {
+        if state.announced.contains(&page) && !second {
             meta.publish(meta.word().with_writing(false));
             return false;
         }
@@ -399,15 +434,113 @@ impl World {
     /// As `PagePool::end_ticket` on one page; `count` are the reservation's open write tickets.
     pub(crate) fn end_ticket(&self, page: u32, count: Option<&AtomicU32>) {
         let mut state = self.lock();
-        let meta = self.meta(page);
-        let word = meta.word().unheld().expect("a ticket is open");
-        let writing = word.is_writing() && word.holds() > 0;
-        meta.publish(word.with_writing(writing));
-        if let Some(count) = count {
-            let relaxed = self.plant == Plant::RelaxedTicketCount;
-            count.fetch_sub(1, if relaxed { Ordering::Relaxed } else { Ordering::Release });
-        }
+        self.close_ticket(page, count);
         self.collect_quarantine(&mut state);
+    }
+
+    /// As `Inner::close_ticket` with `unhold`.
+    fn close_ticket(&self, page: u32, count: Option<&AtomicU32>) {
+        let meta = self.meta(page);
+        let word = meta.word();
+        let word = word.unheld().unwrap_or(word);
+        let writing = word.is_writing() && word.holds() > 0 && self.plant != Plant::FirstEndShowsPage;
+        meta.publish(word.with_writing(writing));
+        match (count, self.plant) {
+            (None, _) => {}
+            (Some(count), Plant::FirstEndClearsCount) => count.store(0, Ordering::Release),
+            (Some(count), Plant::RelaxedTicketCount) => drop(count.fetch_sub(1, Ordering::Relaxed)),
+            (Some(count), _) => drop(count.fetch_sub(1, Ordering::Release)),
+        }
+    }
+
+    /// As `Inner::open_ticket`: answers the number of a ticket on a page that one of the calls above has opened.
+    pub(crate) fn register(&self, page: u32, core: Option<&Arc<Core>>) -> usize {
+        let mut state = self.lock();
+        if let Some(core) = core {
+            core.off_limits.fetch_add(1, Ordering::Release);
+        }
+        state.tickets.push((Ticket { page, core: core.cloned() }, true));
+        state.tickets.len() - 1
+    }
+
+    /// As `PagePool::end_ticket` from the registry on, `done` and `revoke` alike: `false` when the ticket ended before.
+    pub(crate) fn end(&self, ticket: usize) -> bool {
+        let early = self.plant == Plant::EndCheckedOutsideLock && self.lock().tickets[ticket].1;
+        self.end_if_open(ticket, early || self.plant == Plant::EndNotChecked)
+    }
+
+    /// As `PagePool::end_dead_holder`: the kernel is asked between two looks at the registry.
+    pub(crate) fn end_dead_holder(&self, ticket: usize) -> bool {
+        let open = self.lock().tickets[ticket].1;
+        open && self.end_if_open(ticket, self.plant == Plant::ProofNotLookedAtAgain)
+    }
+
+    fn end_if_open(&self, ticket: usize, unchecked: bool) -> bool {
+        let mut state = self.lock();
+        let open = std::mem::replace(&mut state.tickets[ticket].1, false);
+        if !open && !unchecked {
+            return false;
+        }
+        let Ticket { page, core } = state.tickets[ticket].0.clone();
+        self.close_ticket(page, core.as_ref().map(|core| &core.off_limits));
+        self.collect_quarantine(&mut state);
+        true
+    }
+
+    // ---- reservations, of one page ----
+
+    /// As `State::open_record`.
+    pub(crate) fn open_record(&self) -> Arc<Core> {
+        self.lock().idle.pop().unwrap_or_else(Core::new)
+    }
+
+    /// As `Reservation::read` of one token, up to the drop of its guard: `None` for every refusal.
+    pub(crate) fn read_reserved(&self, core: &Core, page: u32, token: u32) -> Option<u64> {
+        core.header.borrow().ok()?;
+        let refused = core.off_limits.load(Ordering::Acquire) > 0 && {
+            let word = self.meta(page).word_for_reader();
+            match self.plant {
+                Plant::BorrowTrustsFlagsOfALostPage => word.is_writing(),
+                _ => word.off_limits().is_some(),
+            }
+        };
+        let value = (!refused).then(|| self.token(page, token).get());
+        if let Some(value) = value {
+            assert_eq!(self.token(page, token).get(), value, "C12: bytes change under a borrow");
+        }
+        if core.header.end_borrow() {
+            self.last_borrow_ended(page);
+        }
+        value
+    }
+
+    /// As `Inner::last_borrow_ended`.
+    fn last_borrow_ended(&self, page: u32) {
+        let mut state = self.lock();
+        let meta = self.meta(page);
+        meta.publish(meta.word().with_borrowed(false));
+        self.collect_quarantine(&mut state);
+    }
+
+    /// As `Inner::end_lease`, with `State::close_record`, of a reservation that nobody borrows.
+    pub(crate) fn release_reservation(&self, core: Arc<Core>, page: u32) {
+        let mut state = self.lock();
+        let batch = self.let_go(&mut state, &[page], false);
+        if self.plant == Plant::ReleaseClearsCount {
+            core.off_limits.store(0, Ordering::Release);
+        }
+        if core.off_limits.load(Ordering::Acquire) == 0 || self.plant == Plant::CountedRecordIsReused {
+            state.idle.push(core);
+        }
+        self.finish_leaving(state, &batch);
+    }
+
+    /// As `Inner::revoke` under `PagePool::reclaim`.
+    pub(crate) fn reclaim(&self, core: &Core, page: u32) {
+        let mut state = self.lock();
+        let borrowed = core.header.revoke() == Revocation::LastBorrower && self.plant != Plant::ReclaimIgnoresBorrows;
+        let batch = self.let_go(&mut state, &[page], borrowed);
+        self.finish_leaving(state, &batch);
     }
 
     /// Checks that every page is where its stamp says, once (C1). After all threads have ended.
