@@ -139,9 +139,9 @@ pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
 pub use handoff::{
     AcceptError, Appending, Checksum, Digest, DigestError, DigestKey, Digester, Inbound, InboundError, InboundPlan,
-    LandError, Landed, Landing, Message, MessageKind, NotAccepted, NotYet, Offer, OpenError, Outbound, OutboundError,
-    PageDigester, Receipt, Received, Refusal, SealError, Sending, SentPart, TilingError, UnfitPool, WireError, Writer,
-    WriterError,
+    LandError, Landed, Landing, Message, MessageKind, MoveError, NotAccepted, NotYet, Offer, OpenError, Outbound,
+    OutboundError, PageDigester, Receipt, Received, Refusal, SealError, Sending, SentPart, TilingError, UnfitPool,
+    WireError, Writer, WriterError,
 };
 pub use id::{Generation, OwnerId, PoolId, TransferId};
 pub use memory::{ForeignMemory, HeldMemory, HolderProcess, HostMemory, NullMemory, PageMemory, ProcessError};

@@ -352,6 +352,12 @@ impl<M: PageMemory> Reservation<M> {
         self
     }
 
+    /// Lowers what counts as committed, of tokens that were moved here with their drafts.
+    pub(crate) fn with_committed(mut self, tokens: u64) -> Self {
+        self.extents.committed = self.extents.committed.min(tokens);
+        self
+    }
+
     fn writable(&self, tokens: u64) -> Result<Range<u64>, WriteError> {
         let (written, reserved_tokens) = (self.extents.written, self.extents.reserved);
         let to_tokens = written.saturating_add(tokens);

@@ -37,6 +37,8 @@
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the first sign of the incident on the crate's front page |
 //! | [`AcceptError::NotYet`] | yes, after what it names came | none | look at [`overdue_transfers`](crate::PagePool::overdue_transfers) for what never comes |
+//! | [`MoveError::Digest`] | no; reserve elsewhere | 503 | the target's memory changed what was written: distrust it |
+//! | [`MoveError`] (others) | by what it names; the source stays | 500 | the engine moves between pools that do not fit |
 //! | [`TransferError`] | no | none | a message that came late, or for nobody: counted, dropped |
 //! | [`WriterError::Open`] | after its ticket ended | 503 | one ticket for each writer |
 //! | [`WriterError`] (others), [`DigestError`] | no | 500 | plan and engine name different writers, or digests that this build has not |
@@ -53,8 +55,8 @@ use thiserror::Error;
 use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
 use crate::handoff::{
-    AcceptError, DigestError, InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool,
-    WireError, WriterError,
+    AcceptError, DigestError, InboundError, LandError, MoveError, NotAccepted, OpenError, OutboundError, SealError,
+    UnfitPool, WireError, WriterError,
 };
 use crate::memory::{MemoryError, PageMemory, ProcessError};
 use crate::pool::ClaimError;
@@ -228,6 +230,9 @@ pub enum Error {
     /// Of a message about no open handoff.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// Of a move within the process.
+    #[error(transparent)]
+    Move(#[from] MoveError),
     /// Of what arrived in a handoff.
     #[error(transparent)]
     Inbound(#[from] InboundError),

@@ -23,6 +23,7 @@
 //! | `inbound`, `landing`, `tile`, `coverage`, `told` | the receiver: bytes and claims, each counted once |
 //! | `verdict`, `verify`, `accept` | the comparison, and its three answers |
 //! | `outbound`, `check`, `sending`, `pass`, `appending` | the sender |
+//! | `moves` | both ends in one process |
 //! | `digest` | what bytes are compared by |
 //! | [`wire`] | the messages as bytes |
 //!
@@ -175,6 +176,7 @@ mod error;
 mod fit;
 mod inbound;
 mod landing;
+mod moves;
 mod offer;
 mod outbound;
 mod pass;
@@ -197,6 +199,7 @@ pub use digest::{Checksum, Digest, DigestError, DigestKey, Digester, PageDigeste
 pub use error::{LandError, OpenError, OutboundError, SealError, UnfitPool, WriterError};
 pub use inbound::{Inbound, Received};
 pub use landing::{Landed, Landing};
+pub use moves::MoveError;
 pub use offer::Offer;
 pub use outbound::Outbound;
 pub use plan::InboundPlan;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::access::PageView;
+use crate::access::{PageView, WriteBorrow};
+use crate::error::{ReadError, WriteError};
 use crate::geometry::{LayoutError, PlaneWindow, Slice};
 use crate::handoff::landing::{Landed, Landing};
 use crate::handoff::tile::Target;
@@ -15,23 +16,28 @@ use crate::memory::{PageMemory, Scratch};
 
 /// Where the bytes go. Planes are those of the part that is sent.
 pub(super) trait Sink {
+    type Error;
+
     /// Makes ready for parts of some layers.
-    fn prepare(&mut self, part: &Slice) -> Result<(), LayoutError>;
+    fn prepare(&mut self, _part: &Slice) -> Result<(), LayoutError> {
+        Ok(())
+    }
+
     /// Says whether a plane of a page is wanted.
-    fn begin(&mut self, page: u32, plane: usize, tokens: u32) -> Result<Landed, LandError>;
+    fn begin(&mut self, page: u32, plane: usize, tokens: u32) -> Result<Landed, Self::Error>;
+
     /// Takes a chunk of it.
-    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), LandError>;
+    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), Self::Error>;
+
     /// All of it is there.
-    fn end(&mut self, page: u32, plane: usize, tokens: u32);
+    fn end(&mut self, _page: u32, _plane: usize, _tokens: u32) {}
 }
 
 /// Nowhere: a pass that only digests.
 pub(super) struct Dry;
 
 impl Sink for Dry {
-    fn prepare(&mut self, _: &Slice) -> Result<(), LayoutError> {
-        Ok(())
-    }
+    type Error = LandError;
 
     fn begin(&mut self, _: u32, _: usize, _: u32) -> Result<Landed, LandError> {
         Ok(Landed::Before)
@@ -40,8 +46,24 @@ impl Sink for Dry {
     fn store(&mut self, _: u32, _: usize, _: Range<u32>, _: &[u8]) -> Result<(), LandError> {
         Ok(())
     }
+}
 
-    fn end(&mut self, _: u32, _: usize, _: u32) {}
+/// Onto pages of the same shape.
+pub(super) struct Onto<'a, N: PageMemory> {
+    pub(super) right: WriteBorrow<'a, N>,
+    pub(super) windows: Vec<PlaneWindow>,
+}
+
+impl<N: PageMemory> Sink for Onto<'_, N> {
+    type Error = WriteError;
+
+    fn begin(&mut self, _: u32, _: usize, _: u32) -> Result<Landed, WriteError> {
+        Ok(Landed::Now)
+    }
+
+    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), WriteError> {
+        self.right.store_part(page, &self.windows[plane], tokens, bytes)
+    }
 }
 
 /// Into the pages of an inbound of this process.
@@ -57,6 +79,8 @@ impl<'l, 'a, N: PageMemory> Within<'l, 'a, N> {
 }
 
 impl<N: PageMemory> Sink for Within<'_, '_, N> {
+    type Error = LandError;
+
     fn prepare(&mut self, part: &Slice) -> Result<(), LayoutError> {
         self.targets = self.landing.targets(part)?;
         Ok(())
@@ -81,7 +105,7 @@ pub(super) fn run<M: PageMemory>(
     sending: &Sending,
     layers: Range<u32>,
     pages: Range<u32>,
-    sink: &mut impl Sink,
+    sink: &mut impl Sink<Error = LandError>,
 ) -> Result<SentPart, OutboundError> {
     let slice = check_part(outbound, sending, &layers, &pages)?;
     let page_tokens = outbound.model.page_tokens();
@@ -93,19 +117,19 @@ pub(super) fn run<M: PageMemory>(
     }
     let sources = outbound.model.windows(&outbound.slice, &slice).map_err(DigestError::from)?;
     sink.prepare(&slice).map_err(DigestError::from)?;
-    let scratch = chunk_for(&sources);
     let digester = match sending.checksum() {
         Checksum::BytesUnverified => None,
         kind => Some(Digester::new(kind, outbound.key.as_ref(), sending.transfer(), &outbound.model, &slice)?),
     };
     let first_sent = sending.pages().start;
-    let mut pass = Pass { sources, scratch, sink, digester, digests: Vec::with_capacity(pages.len()) };
+    let planes = if digester.is_some() { 0..sources.len() as u32 } else { 0..0 };
+    let mut pass = Pass::new(sources, sink, digester);
     let guard = outbound.read(tokens)?;
     for (ordinal, view) in pages.clone().zip(guard.pages()) {
-        pass.page(ordinal, &view, tokens_in_page(outbound.tokens, page_tokens, ordinal), ordinal >= first_sent)?;
+        let tokens = tokens_in_page(outbound.tokens, page_tokens, ordinal);
+        pass.page::<M, OutboundError>(ordinal, &view, tokens, ordinal >= first_sent)?;
     }
-    let planes = if pass.digester.is_some() { 0..pass.sources.len() as u32 } else { 0..0 };
-    Ok(SentPart::new(slice, pages).with_digests(planes, pass.digests))
+    Ok(SentPart::new(slice, pages).with_digests(planes, pass.into_digests()))
 }
 
 fn check_part<M: PageMemory>(
@@ -126,7 +150,8 @@ fn check_part<M: PageMemory>(
     }
 }
 
-struct Pass<'s, S: Sink> {
+/// The pages of one part, one after the other.
+pub(super) struct Pass<'s, S: Sink> {
     sources: Vec<PlaneWindow>,
     scratch: Scratch,
     sink: &'s mut S,
@@ -134,19 +159,28 @@ struct Pass<'s, S: Sink> {
     digests: Vec<Digest>,
 }
 
-impl<S: Sink> Pass<'_, S> {
-    fn page<M: PageMemory>(
+impl<'s, S: Sink> Pass<'s, S> {
+    pub(super) fn new(sources: Vec<PlaneWindow>, sink: &'s mut S, digester: Option<Digester>) -> Self {
+        Self { scratch: chunk_for(&sources), sources, sink, digester, digests: Vec::new() }
+    }
+
+    pub(super) fn into_digests(self) -> Vec<Digest> {
+        self.digests
+    }
+
+    /// Digests a page, and sends it if it is to be sent and wanted.
+    pub(super) fn page<M: PageMemory, E: From<ReadError> + From<S::Error>>(
         &mut self,
         ordinal: u32,
         view: &PageView<'_, M>,
         tokens: u32,
         is_sent: bool,
-    ) -> Result<(), OutboundError> {
+    ) -> Result<(), E> {
         let mut digest = self.digester.as_ref().map(|digester| digester.page(ordinal, tokens));
         for at in 0..self.sources.len() {
             let wanted = is_sent && self.sink.begin(ordinal, at, tokens)? == Landed::Now;
             if wanted || digest.is_some() {
-                self.plane(ordinal, view, at, tokens, wanted, &mut digest)?;
+                self.plane::<M, E>(ordinal, view, at, tokens, wanted, &mut digest)?;
             }
             if wanted {
                 self.sink.end(ordinal, at, tokens);
@@ -156,7 +190,7 @@ impl<S: Sink> Pass<'_, S> {
         Ok(())
     }
 
-    fn plane<M: PageMemory>(
+    fn plane<M: PageMemory, E: From<ReadError> + From<S::Error>>(
         &mut self,
         ordinal: u32,
         view: &PageView<'_, M>,
@@ -164,7 +198,7 @@ impl<S: Sink> Pass<'_, S> {
         tokens: u32,
         wanted: bool,
         digest: &mut Option<PageDigester>,
-    ) -> Result<(), OutboundError> {
+    ) -> Result<(), E> {
         let window = self.sources[at];
         let step = chunk_tokens(window.token_bytes());
         let mut first = 0;

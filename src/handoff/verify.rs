@@ -4,14 +4,15 @@
 //! stay in the first-level cache.
 
 use crate::access::WriteBorrow;
+use crate::error::WriteError;
 use crate::geometry::PlaneWindow;
 use crate::handoff::tile::Tile;
 use crate::handoff::verdict::Expected;
 use crate::handoff::{Digest, Digester, InboundError, PageDigester, SentPart};
 use crate::memory::{PageMemory, Scratch};
 
-/// Bytes that are read and digested at once.
-pub(super) const CHUNK_BYTES: u64 = 8 << 10;
+/// Bytes that are read and digested at once: they stay in the first-level cache, and BLAKE3 needs as many for its speed.
+pub(super) const CHUNK_BYTES: u64 = 16 << 10;
 
 /// Tokens that go into one chunk.
 pub(super) fn chunk_tokens(token_bytes: u64) -> u32 {
@@ -56,8 +57,7 @@ fn verify_part<M: PageMemory>(
     let Ok(windows) = model.windows(&expected.slice, slice) else { return Err(unverified) };
     let Ok(meaning) = model.slice_fingerprint(slice) else { return Err(unverified) };
     let Ok(digester) = expected.digester(meaning) else { return Err(unverified) };
-    let scratch = chunk_for(&windows);
-    let mut reader = Reader { right, digester, windows, scratch };
+    let mut reader = Reader::new(right, digester, windows);
     for (page, found) in part.pages().zip(part.digests().iter().copied()) {
         let computed = reader.digest(page, expected.tokens_in(page))?;
         if computed != found {
@@ -68,15 +68,20 @@ fn verify_part<M: PageMemory>(
     Ok(())
 }
 
-struct Reader<'r, 'a, M: PageMemory> {
+/// Reads and digests pages of a right, written or not.
+pub(super) struct Reader<'r, 'a, M: PageMemory> {
     right: &'r mut WriteBorrow<'a, M>,
     digester: Digester,
     windows: Vec<PlaneWindow>,
     scratch: Scratch,
 }
 
-impl<M: PageMemory> Reader<'_, '_, M> {
-    fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, InboundError> {
+impl<'r, 'a, M: PageMemory> Reader<'r, 'a, M> {
+    pub(super) fn new(right: &'r mut WriteBorrow<'a, M>, digester: Digester, windows: Vec<PlaneWindow>) -> Self {
+        Self { right, digester, scratch: chunk_for(&windows), windows }
+    }
+
+    pub(super) fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, WriteError> {
         let mut digest = self.digester.page(page, tokens);
         for at in 0..self.windows.len() {
             self.digest_plane(&mut digest, page, at, tokens)?;
@@ -84,13 +89,7 @@ impl<M: PageMemory> Reader<'_, '_, M> {
         Ok(digest.finish())
     }
 
-    fn digest_plane(
-        &mut self,
-        digest: &mut PageDigester,
-        page: u32,
-        at: usize,
-        tokens: u32,
-    ) -> Result<(), InboundError> {
+    fn digest_plane(&mut self, digest: &mut PageDigester, page: u32, at: usize, tokens: u32) -> Result<(), WriteError> {
         let window = self.windows[at];
         let step = chunk_tokens(window.token_bytes());
         let mut first = 0;
