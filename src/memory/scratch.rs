@@ -1,8 +1,6 @@
 //! A buffer on the heap for bytes of pages on their way, which are gone when it is dropped.
-#![expect(unsafe_code, reason = "zeroes its own bytes with the kernels of this folder")]
 
-use super::Heat;
-use super::zero::Zero;
+use super::wipe::wipe;
 use crate::geometry::PageGeometry;
 
 /// Room for some bytes of pages. Never grows, so that no copy is left behind; zeroed when dropped.
@@ -27,10 +25,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let zero = Zero::detect();
-        let bytes = &mut *self.bytes;
-        // SAFETY: (1) and (2) of `Zero::zero`: the bytes are this value's own, borrowed alone.
-        unsafe { zero.zero(bytes.as_mut_ptr(), bytes.len(), Heat::Hot) };
-        zero.settle();
+        wipe(&mut self.bytes);
     }
 }

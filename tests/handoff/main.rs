@@ -7,6 +7,7 @@ mod ends;
 mod held;
 mod incident;
 mod memories;
+mod moves;
 mod outside;
 mod ranks;
 mod receiver;
