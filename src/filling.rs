@@ -119,14 +119,17 @@ mod tests {
             assert_eq!(found, Err(WriteError::NoSuchPlane { plane, planes: 2 }), "a window of other pages");
         }
         let wrong = WriteError::Length { plane: 1, tokens: 2, given_bytes: 3, expected_bytes: 4 };
-        assert_eq!(right.store_part(0, &windows[1], 0..2, &[1; 3]), Err(wrong.clone()));
-        assert_eq!(right.load_part(0, &windows[1], 0..2, &mut [1; 3]), Err(wrong));
-        let mut page = [1; 8];
+        assert_eq!(right.store_part(0, &windows[1], 0..2, &[1; 3]), Err(wrong));
+        let short = WriteError::Length { plane: 0, tokens: 2, given_bytes: 3, expected_bytes: 4 };
+        assert_eq!(right.store_run(0, &windows[0], 0, 0..2, &[1; 3]), Err(short));
         for (ordinal, tokens) in [(0, 0..4), (1, 0..2)] {
-            let bytes = &mut page[..tokens.end as usize * 2];
-            right.load_part(ordinal, &windows[0], tokens, bytes).expect("of the right");
-            assert!(bytes.iter().all(|byte| *byte == 0));
+            let mut seen = Vec::new();
+            let mut look = |tokens: Range<u32>, bytes: &[u8]| seen.push((tokens, bytes.to_vec()));
+            right.look(ordinal, &windows[0], 0, tokens.clone(), &mut look).expect("of the right");
+            assert_eq!(seen, [(tokens.clone(), vec![0; tokens.len() * 2])]);
         }
+        let beyond = right.look(1, &windows[0], 0, 0..3, &mut |_, _| panic!("a token that is not of the right"));
+        assert_eq!(beyond, past(7));
     }
 
     // C12
@@ -139,7 +142,8 @@ mod tests {
         let mut right = filling.right().expect("not revoked");
         right.store_part(0, &windows[0], 0..4, &[1; 8]).expect("the other page");
         assert_eq!(right.store_part(1, &windows[0], 0..4, &[1; 8]), Err(WriteError::Busy { page }));
-        assert_eq!(right.load_part(1, &windows[0], 0..4, &mut [1; 8]), Err(WriteError::Busy { page }));
+        let look = right.look(1, &windows[0], 0, 0..4, &mut |_, _| panic!("somebody else writes it"));
+        assert_eq!(look, Err(WriteError::Busy { page }));
     }
 
     // C5

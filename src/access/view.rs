@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::error::ReadError;
 use crate::geometry::PlaneWindow;
-use crate::memory::{HostBytes, PageMemory, Span};
+use crate::memory::{HostBytes, MemoryError, PageMemory, Scratch, Span};
 use crate::pool::Inner;
 
 /// Written tokens of one page, under a guard. Shows sizes and never bytes in its `Debug`.
@@ -30,24 +30,20 @@ impl<M: PageMemory> PageView<'_, M> {
         self.tokens.clone()
     }
 
-    /// Copies what a window shows of some covered tokens, counted from the page's beginning. dst: `[tokens, runs,
-    /// run_bytes]` of the window, its length checked.
-    pub(crate) fn copy_window(
+    /// Shows what a window has of some covered tokens, counted from the page's beginning, in one run of it: the tokens of
+    /// each piece, and `[tokens, run_bytes]`.
+    pub(crate) fn look(
         &self,
         window: &PlaneWindow,
+        run: u32,
         tokens: Range<u32>,
-        dst: &mut [u8],
+        each: &mut dyn FnMut(Range<u32>, &[u8]),
     ) -> Result<(), ReadError> {
         if tokens.start < self.tokens.start || tokens.end > self.tokens.end {
             let (to_tokens, written_tokens) = (u64::from(tokens.end), u64::from(self.tokens.end));
             return Err(ReadError::Unwritten { to_tokens, written_tokens });
         }
-        for piece in window_pieces(&self.inner.memory, window, self.page, tokens) {
-            let bytes = &mut dst[piece.host.clone()];
-            // SAFETY: (1) of `PageMemory::read`: as in `copy`; the tokens are among those that the guard covers.
-            unsafe { self.inner.memory.read(piece.span, bytes) }?;
-        }
-        Ok(())
+        Ok(look_at_run(&self.inner.memory, self.page, window, run, tokens, each)?)
     }
 
     /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
@@ -147,29 +143,78 @@ pub(super) fn pieces<M: PageMemory>(
     })
 }
 
-/// Cuts what a window shows of some tokens into pieces: one where its bytes lie together, else one for each token and run.
-pub(super) fn window_pieces<M: PageMemory>(
+/// Bytes that are shown at once: they stay in the first-level cache, for whoever digests and then copies them.
+const AT_ONCE_BYTES: u64 = 16 << 10;
+
+/// Shows some tokens of one run of a window, in order. Whoever calls it holds a guard that covers them, or has them alone.
+pub(super) fn look_at_run<M: PageMemory>(
     memory: &M,
+    page: u32,
+    window: &PlaneWindow,
+    run: u32,
+    tokens: Range<u32>,
+    each: &mut dyn FnMut(Range<u32>, &[u8]),
+) -> Result<(), MemoryError> {
+    let run_bytes = u64::from(window.run_bytes());
+    // at most AT_ONCE_BYTES, which is a u32
+    let step = (AT_ONCE_BYTES / run_bytes.max(1)).max(1) as u32;
+    let together = is_together(memory, window);
+    let mut gathered = if together { None } else { Some(Scratch::of_bytes(u64::from(step) * run_bytes)) };
+    let mut first = tokens.start;
+    while first < tokens.end {
+        let chunk = first..tokens.end.min(first.saturating_add(step));
+        let len_bytes = u64::from(chunk.end - chunk.start) * run_bytes;
+        match &mut gathered {
+            None => {
+                let span = run_span(memory, page, window, run, first);
+                // SAFETY: (1) of `PageMemory::look`: by the words of this function nobody writes these tokens.
+                unsafe { memory.look(span, len_bytes, &mut |bytes| each(chunk.clone(), bytes)) }?;
+            }
+            Some(scratch) => {
+                let bytes = scratch.take(len_bytes as usize);
+                for (token, bytes) in chunk.clone().zip(bytes.chunks_exact_mut(run_bytes as usize)) {
+                    let span = run_span(memory, page, window, run, token);
+                    // SAFETY: (1) of `PageMemory::read`: as above.
+                    unsafe { memory.read(span, bytes) }?;
+                }
+                each(chunk.clone(), bytes);
+            }
+        }
+        first = chunk.end;
+    }
+    Ok(())
+}
+
+/// Whether the tokens of a run of a window lie one after the other.
+pub(super) fn is_together<M: PageMemory>(memory: &M, window: &PlaneWindow) -> bool {
+    memory.geometry().planes()[window.plane()].run_bytes() == window.run_bytes()
+}
+
+/// Where a token of a run of a window begins. In range: the callers checked plane and tokens, and the window lies in the
+/// plane; what is not is refused by the memory.
+pub(super) fn run_span<M: PageMemory>(memory: &M, page: u32, window: &PlaneWindow, run: u32, token: u32) -> Span {
+    let place = window.place(run).and_then(|(run, first_byte)| {
+        memory.geometry().run_offset(window.plane(), run, token)?.checked_add(u64::from(first_byte))
+    });
+    Span { page, plane: window.plane() as u32, offset: place.unwrap_or(u64::MAX) }
+}
+
+/// Cuts what a window shows of some tokens into pieces: one where its bytes lie together, else one for each token and run.
+pub(super) fn window_pieces<'m, M: PageMemory>(
+    memory: &'m M,
     window: &PlaneWindow,
     page: u32,
     tokens: Range<u32>,
-) -> impl Iterator<Item = Piece> {
-    let (geometry, window) = (memory.geometry().clone(), *window);
-    let shape = geometry.planes()[window.plane()];
+) -> impl Iterator<Item = Piece> + use<'m, M> {
+    let window = *window;
     let (runs, run_bytes) = (window.runs(), window.run_bytes() as usize);
-    let together = runs == 1 && window.run_bytes() == shape.run_bytes();
+    let together = runs == 1 && is_together(memory, &window);
     let (steps, step_tokens) = if together { (1, tokens.end - tokens.start) } else { (tokens.end - tokens.start, 1) };
     let len = step_tokens as usize * run_bytes;
     (0..steps).flat_map(move |step| {
-        let geometry = geometry.clone();
         (0..runs).map(move |run| {
-            // In range: the callers checked plane and tokens, and the window lies in the plane.
-            let place = window.place(run).and_then(|(run, first_byte)| {
-                let offset = geometry.run_offset(window.plane(), run, tokens.start + step * step_tokens)?;
-                offset.checked_add(u64::from(first_byte))
-            });
             let begin = (step as usize * runs as usize + run as usize) * len;
-            let span = Span { page, plane: window.plane() as u32, offset: place.unwrap_or(u64::MAX) };
+            let span = run_span(memory, page, &window, run, tokens.start + step * step_tokens);
             Piece { span, host: begin..begin + len }
         })
     })

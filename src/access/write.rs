@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Borrow;
-use super::view::{host_run, pieces, window_pieces};
+use super::view::{host_run, is_together, look_at_run, pieces, run_span, window_pieces};
 use crate::error::{ReadError, WriteError};
 use crate::geometry::{PageGeometry, PlaneWindow};
 use crate::lease::Core;
@@ -107,7 +107,8 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         src: &[u8],
     ) -> Result<(), WriteError> {
         let inner = self.borrow.inner;
-        let page = self.check_part(ordinal, window, &tokens, self.tokens.start, src.len())?;
+        let page = self.check_part(ordinal, window, &tokens, self.tokens.start)?;
+        check_bytes(window.plane(), &tokens, window.token_bytes(), src.len())?;
         for piece in window_pieces(&inner.memory, window, page, tokens) {
             // SAFETY: (1) of `PageMemory::write`: as in `store`; `check_part` found the tokens among those of the right and
             // no write ticket or open fence on the page; `&mut self` keeps a second part away until this one is there.
@@ -116,23 +117,41 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         Ok(())
     }
 
-    /// Copies out what was stored of some tokens that do not count as written yet, so that it can be verified before they
-    /// do, or of tokens that were written before. dst as in [`store_part`](Self::store_part).
-    pub(crate) fn load_part(
+    /// As [`store_part`](Self::store_part), of one run of the window. src: `[tokens, run_bytes]`.
+    pub(crate) fn store_run(
         &mut self,
         ordinal: u32,
         window: &PlaneWindow,
+        run: u32,
         tokens: Range<u32>,
-        dst: &mut [u8],
+        src: &[u8],
     ) -> Result<(), WriteError> {
         let inner = self.borrow.inner;
-        let page = self.check_part(ordinal, window, &tokens, 0, dst.len())?;
-        for piece in window_pieces(&inner.memory, window, page, tokens) {
-            // SAFETY: (1) of `PageMemory::read`: the caller has the reservation exclusively and, by `&mut self`, this right
-            // too, the counted borrow keeps a reclaim away, and `check_part` found no write ticket and no open fence.
-            unsafe { inner.memory.read(piece.span, &mut dst[piece.host]) }?;
+        let run_bytes = window.run_bytes() as usize;
+        let page = self.check_part(ordinal, window, &tokens, self.tokens.start)?;
+        check_bytes(window.plane(), &tokens, u64::from(window.run_bytes()), src.len())?;
+        let piece = if is_together(&inner.memory, window) { src.len().max(1) } else { run_bytes };
+        for (token, bytes) in (tokens.start..).step_by(piece / run_bytes.max(1)).zip(src.chunks(piece)) {
+            // SAFETY: (1) of `PageMemory::write`: as in `store_part`.
+            unsafe { inner.memory.write(run_span(&inner.memory, page, window, run, token), bytes) }?;
         }
         Ok(())
+    }
+
+    /// Shows what was stored of some tokens that do not count as written yet, so that it can be verified before they do, or
+    /// of tokens that were written before, in one run of a window: the tokens of each piece, and `[tokens, run_bytes]`.
+    pub(crate) fn look(
+        &mut self,
+        ordinal: u32,
+        window: &PlaneWindow,
+        run: u32,
+        tokens: Range<u32>,
+        each: &mut dyn FnMut(Range<u32>, &[u8]),
+    ) -> Result<(), WriteError> {
+        // The caller has the reservation exclusively and, by `&mut self`, this right too; the counted borrow keeps a reclaim
+        // away, and no write ticket and no open fence is on the page.
+        let page = self.check_part(ordinal, window, &tokens, 0)?;
+        Ok(look_at_run(&self.borrow.inner.memory, page, window, run, tokens, each)?)
     }
 
     /// Finds the page of a part that lies between token `least` and the end of the right, and on which nobody else is at
@@ -143,7 +162,6 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         window: &PlaneWindow,
         tokens: &Range<u32>,
         least: u64,
-        bytes: usize,
     ) -> Result<u32, WriteError> {
         let inner = self.borrow.inner;
         let (plane, planes) = (window.plane(), self.planes());
@@ -159,11 +177,6 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         let (page, word) = found.ok_or(WriteError::PastReserved { to_tokens, reserved_tokens: self.tokens.end })?;
         if let Some(why) = word.off_limits() {
             return Err(WriteError::off_limits(page, why));
-        }
-        let tokens = u64::from(tokens.end - tokens.start);
-        let (given_bytes, expected_bytes) = (bytes as u64, tokens * window.token_bytes());
-        if given_bytes != expected_bytes {
-            return Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes });
         }
         Ok(page)
     }
@@ -209,6 +222,16 @@ impl<M: HostBytes> WriteBorrow<'_, M> {
         }
         host_run(inner, page, 0..(end - first).min(page_tokens) as u32, plane, run)
     }
+}
+
+/// Refuses bytes that are not those of their tokens.
+fn check_bytes(plane: usize, tokens: &Range<u32>, token_bytes: u64, bytes: usize) -> Result<(), WriteError> {
+    let tokens = u64::from(tokens.end - tokens.start);
+    let (given_bytes, expected_bytes) = (bytes as u64, tokens * token_bytes);
+    if given_bytes == expected_bytes {
+        return Ok(());
+    }
+    Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes })
 }
 
 fn page_word<M: PageMemory>(inner: &Inner<M>, core: &Core, ordinal: u32) -> Option<(u32, StampWord)> {

@@ -126,6 +126,18 @@ impl<M: PageMemory> Landing<'_, M> {
         Ok(self.right.store_part(page, &target.window, tokens, bytes)?)
     }
 
+    /// As [`store`](Self::store), of one run. bytes: `[tokens, run_bytes]`.
+    pub(super) fn store_run(
+        &mut self,
+        page: u32,
+        target: &Target,
+        run: u32,
+        tokens: Range<u32>,
+        bytes: &[u8],
+    ) -> Result<(), LandError> {
+        Ok(self.right.store_run(page, &target.window, run, tokens, bytes)?)
+    }
+
     /// Counts a part of which every token was stored.
     pub(super) fn end(&mut self, page: u32, target: &Target, tokens: &Range<u32>) {
         let expected_tokens = self.expected.tokens_to_land(page);

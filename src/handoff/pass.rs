@@ -1,4 +1,4 @@
-//! One pass over sealed pages: read a chunk, digest it, and put it where it goes while it is in the cache.
+//! One pass over sealed pages: look at a piece, digest it, and put it where it goes while it is in the cache.
 
 use std::ops::Range;
 
@@ -8,11 +8,10 @@ use crate::geometry::{LayoutError, PlaneWindow, Slice};
 use crate::handoff::landing::{Landed, Landing};
 use crate::handoff::tile::Target;
 use crate::handoff::verdict::tokens_in_page;
-use crate::handoff::verify::{chunk_for, chunk_tokens};
 use crate::handoff::{
     Checksum, Digest, DigestError, Digester, LandError, Outbound, OutboundError, PageDigester, Sending, SentPart,
 };
-use crate::memory::{PageMemory, Scratch};
+use crate::memory::PageMemory;
 
 /// Where the bytes go. Planes are those of the part that is sent.
 pub(super) trait Sink {
@@ -26,11 +25,19 @@ pub(super) trait Sink {
     /// Says whether a plane of a page is wanted.
     fn begin(&mut self, page: u32, plane: usize, tokens: u32) -> Result<Landed, Self::Error>;
 
-    /// Takes a chunk of it.
-    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), Self::Error>;
+    /// Takes some tokens of a run of it: `[tokens, run_bytes]`.
+    fn store(&mut self, at: At, tokens: Range<u32>, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// All of it is there.
     fn end(&mut self, _page: u32, _plane: usize, _tokens: u32) {}
+}
+
+/// A run of a plane of a page.
+#[derive(Clone, Copy)]
+pub(super) struct At {
+    pub(super) page: u32,
+    pub(super) plane: usize,
+    pub(super) run: u32,
 }
 
 /// Nowhere: a pass that only digests.
@@ -43,7 +50,7 @@ impl Sink for Dry {
         Ok(Landed::Before)
     }
 
-    fn store(&mut self, _: u32, _: usize, _: Range<u32>, _: &[u8]) -> Result<(), LandError> {
+    fn store(&mut self, _: At, _: Range<u32>, _: &[u8]) -> Result<(), LandError> {
         Ok(())
     }
 }
@@ -61,8 +68,8 @@ impl<N: PageMemory> Sink for Onto<'_, N> {
         Ok(Landed::Now)
     }
 
-    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), WriteError> {
-        self.right.store_part(page, &self.windows[plane], tokens, bytes)
+    fn store(&mut self, at: At, tokens: Range<u32>, bytes: &[u8]) -> Result<(), WriteError> {
+        self.right.store_run(at.page, &self.windows[at.plane], at.run, tokens, bytes)
     }
 }
 
@@ -90,8 +97,8 @@ impl<N: PageMemory> Sink for Within<'_, '_, N> {
         self.landing.begin(page, &self.targets[plane], &(0..tokens))
     }
 
-    fn store(&mut self, page: u32, plane: usize, tokens: Range<u32>, bytes: &[u8]) -> Result<(), LandError> {
-        self.landing.store(page, &self.targets[plane], tokens, bytes)
+    fn store(&mut self, at: At, tokens: Range<u32>, bytes: &[u8]) -> Result<(), LandError> {
+        self.landing.store_run(at.page, &self.targets[at.plane], at.run, tokens, bytes)
     }
 
     fn end(&mut self, page: u32, plane: usize, tokens: u32) {
@@ -153,7 +160,6 @@ fn check_part<M: PageMemory>(
 /// The pages of one part, one after the other.
 pub(super) struct Pass<'s, S: Sink> {
     sources: Vec<PlaneWindow>,
-    scratch: Scratch,
     sink: &'s mut S,
     digester: Option<Digester>,
     digests: Vec<Digest>,
@@ -161,7 +167,7 @@ pub(super) struct Pass<'s, S: Sink> {
 
 impl<'s, S: Sink> Pass<'s, S> {
     pub(super) fn new(sources: Vec<PlaneWindow>, sink: &'s mut S, digester: Option<Digester>) -> Self {
-        Self { scratch: chunk_for(&sources), sources, sink, digester, digests: Vec::new() }
+        Self { sources, sink, digester, digests: Vec::new() }
     }
 
     pub(super) fn into_digests(self) -> Vec<Digest> {
@@ -200,19 +206,17 @@ impl<'s, S: Sink> Pass<'s, S> {
         digest: &mut Option<PageDigester>,
     ) -> Result<(), E> {
         let window = self.sources[at];
-        let step = chunk_tokens(window.token_bytes());
-        let mut first = 0;
-        while first < tokens {
-            let chunk = first..tokens.min(first.saturating_add(step));
-            let bytes = self.scratch.take((u64::from(chunk.end - first) * window.token_bytes()) as usize);
-            view.copy_window(&window, chunk.clone(), bytes)?;
-            if let Some(digest) = digest {
-                digest.update(bytes);
-            }
-            first = chunk.end;
-            if wanted {
-                self.sink.store(ordinal, at, chunk, bytes)?;
-            }
+        for run in 0..window.runs() {
+            let (place, mut stored) = (At { page: ordinal, plane: at, run }, Ok(()));
+            view.look(&window, run, 0..tokens, &mut |tokens, bytes| {
+                if let Some(digest) = digest {
+                    digest.update(bytes);
+                }
+                if wanted && stored.is_ok() {
+                    stored = self.sink.store(place, tokens, bytes);
+                }
+            })?;
+            stored?;
         }
         Ok(())
     }

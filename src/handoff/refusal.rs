@@ -73,7 +73,12 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the {} refused {}: {}", self.side, self.transfer, self.reason)
+        write!(f, "the {} refused {}: ", self.side, self.transfer)?;
+        // It may come from a peer: what would break a line of a log is escaped.
+        self.reason.chars().try_for_each(|char| match char.is_control() {
+            true => write!(f, "{}", char.escape_default()),
+            false => f.write_char(char),
+        })
     }
 }
 

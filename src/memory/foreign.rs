@@ -272,6 +272,11 @@ unsafe impl PageMemory for ForeignMemory {
         // SAFETY: (1) of the caller.
         unsafe { self.planes.read(at, dst) }
     }
+
+    unsafe fn look(&self, at: Span, len_bytes: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.planes.look(at, len_bytes, look) }
+    }
 }
 
 // SAFETY: (1) and (2) by the checks of `new` and its obligation (1). (3) `Planes` reads and writes at these

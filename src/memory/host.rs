@@ -369,6 +369,11 @@ unsafe impl PageMemory for HostMemory {
         // SAFETY: (1) of the caller.
         unsafe { self.planes.read(at, dst) }
     }
+
+    unsafe fn look(&self, at: Span, len_bytes: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), MemoryError> {
+        // SAFETY: (1) of the caller.
+        unsafe { self.planes.look(at, len_bytes, look) }
+    }
 }
 
 // SAFETY: (1) and (2) by `Planes::new` (1) and (2). (3) `Planes` reads and writes at these addresses.

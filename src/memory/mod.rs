@@ -75,8 +75,8 @@ pub(crate) use wipe::wipe;
 /// A pool's promises rest on these; an implementor keeps them for every geometry and every argument that
 /// safe code can pass:
 ///
-/// 1. [`read`](Self::read) and [`write`](Self::write) touch exactly the bytes of the span, and only when
-///    they answer `Ok`.
+/// 1. [`read`](Self::read), [`look`](Self::look) and [`write`](Self::write) touch exactly the bytes of the span,
+///    and only when they answer `Ok`; `look` shows each of them once, in order.
 /// 2. Once [`poll`](Self::poll) answers [`FenceState::Done`] for the fence of a [`clean`](Self::clean),
 ///    every byte that the batch named reads as zero, and no store of that `clean` is still on its way. Nor is one once
 ///    it answers [`FenceState::Failed`], or when `clean` answered an error or panicked.
@@ -198,7 +198,36 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// 1. Until the call returns nobody writes these bytes, and no `clean` or `decommit` that names them is
     ///    running or has an open fence.
     unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError>;
+
+    /// Shows `len_bytes` bytes of a page, in pieces that follow one another: where they lie, if the CPU can address
+    /// them, else copied by [`read`](Self::read).
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read). What was shown before is right.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read).
+    unsafe fn look(&self, at: Span, len_bytes: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), MemoryError> {
+        let mut scratch = Scratch::of_bytes(len_bytes.min(LOOK_BYTES));
+        let mut first = 0;
+        while first < len_bytes {
+            // at most LOOK_BYTES
+            let bytes = scratch.take((len_bytes - first).min(LOOK_BYTES) as usize);
+            // Past the end of what can be named nothing is there, and `read` says so.
+            let offset = at.offset.saturating_add(first);
+            // SAFETY: (1) of the caller, whose span this is a part of.
+            unsafe { self.read(Span { offset, ..at }, bytes) }?;
+            look(bytes);
+            first += bytes.len() as u64;
+        }
+        Ok(())
+    }
 }
+
+/// Bytes that a memory which the CPU cannot address shows at once.
+const LOOK_BYTES: u64 = 16 << 10;
 
 /// Memory whose bytes the CPU can address, so that slices of it can be lent without a copy.
 ///

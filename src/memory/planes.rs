@@ -158,6 +158,20 @@ impl Planes {
         Ok(())
     }
 
+    /// Shows a span where it lies.
+    ///
+    /// # Safety
+    ///
+    /// As [`PageMemory::look`](super::PageMemory::look).
+    pub(super) unsafe fn look(&self, at: Span, len_bytes: u64, look: &mut dyn FnMut(&[u8])) -> Result<(), MemoryError> {
+        let len = usize::try_from(len_bytes).unwrap_or(usize::MAX);
+        let from = self.span(at, len)?;
+        // SAFETY: `span` answers only for bytes of a page, valid and initialised by `new` (2). By (1) of the caller nobody
+        // writes them until `look` has seen them, and the slice does not outlive that.
+        look(unsafe { std::slice::from_raw_parts(from, len) });
+        Ok(())
+    }
+
     /// Checks a span and computes its address.
     fn span(&self, at: Span, len: usize) -> Result<*mut u8, MemoryError> {
         check_page(at.page, self.max_pages)?;

@@ -128,7 +128,10 @@ fn parts_may_land_in_any_order_and_size() {
             let first = u64::from(page * P);
             let end = (first + u64::from(P)).min(40);
             let mut digest = digester.page(page, (end - first) as u32);
-            (0..PLANES).for_each(|plane| digest.update(&plane_bytes(&geometry, 4, plane, first..end)));
+            (0..PLANES).for_each(|plane| {
+                let bytes = plane_bytes(&geometry, 4, plane, first..end);
+                digest.update(&run_by_run(&geometry, plane, &bytes));
+            });
             digest.finish()
         });
         let receipt = receipt(&offer, 3, 40, 8, digests.collect());

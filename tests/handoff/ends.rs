@@ -48,6 +48,8 @@ fn a_refusal_keeps_the_first_error_in_words_and_is_bounded() {
     assert!(outbound.reject(refusal.clone()).to_string().contains(refusal.reason()));
     assert_untouched(&world.prefill);
 
+    let lines = Refusal::new(transfer, Side::Sender, &std::io::Error::other("one\nlevel=info \u{1b}[2J 'two'"));
+    assert!(lines.to_string().ends_with("one\\nlevel=info \\u{1b}[2J 'two'"), "{lines}");
     let long = std::io::Error::other("ä".repeat(3 * Refusal::MAX_REASON_BYTES));
     let cut = Refusal::new(transfer, Side::Sender, &long);
     assert_eq!(cut.reason().len(), Refusal::MAX_REASON_BYTES);

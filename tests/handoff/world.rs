@@ -252,3 +252,12 @@ pub(crate) fn fill(tokens: u64) -> u32 {
 pub(crate) fn landing_bytes(world: &World, tokens: u32) -> usize {
     world.decode.geometry().planes()[0].token_bytes() as usize * tokens as usize
 }
+
+/// Bytes of a plane that come token by token, in the order in which a page is digested: run by run.
+pub(crate) fn run_by_run(geometry: &PageGeometry, plane: usize, bytes: &[u8]) -> Vec<u8> {
+    let shape = geometry.planes()[plane];
+    let (runs, run_bytes) = (shape.runs() as usize, shape.run_bytes() as usize);
+    let of_run =
+        |run: usize| bytes.chunks(runs * run_bytes).flat_map(move |token| &token[run * run_bytes..][..run_bytes]);
+    (0..runs).flat_map(of_run).copied().collect()
+}

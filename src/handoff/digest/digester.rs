@@ -134,7 +134,8 @@ impl fmt::Debug for Digester {
     }
 }
 
-/// Digests one page: plane by plane, of each `[tokens, runs, run_bytes]`, token by token, its filled tokens only.
+/// Digests one page: plane by plane, run by run, of each `[tokens, run_bytes]`, its filled tokens only. That is the order in
+/// which a page lies in memory, and in which [`PageView::run`](crate::PageView::run) lends it.
 ///
 /// The bytes may come in pieces of any size. [`Checksum::Blake3Keyed`] works on the KiBs of one piece side by side: it likes
 /// pieces of 16 KiB and more, where the others are content with less than one.
