@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use pagestamp::handoff::wire::{HEADER_BYTES, MAX_MESSAGE_BYTES};
-use pagestamp::{Message, Offer, Receipt, Refusal, WireError};
+use pagestamp::{Error, Message, Offer, Receipt, Refusal, WireError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -190,6 +190,15 @@ fn the_bytes_of_known_messages_are_those_of_version_1() {
         assert_eq!(values::hex(&bytes_of(&known.message)), known.hex(), "{}", known.name);
         assert_eq!(decode(&known.bytes()), Ok(known.message), "{}", known.name);
     }
+}
+
+// C10
+#[test]
+fn a_caller_with_one_error_type_gets_what_is_wrong_with_the_bytes() {
+    let read = |bytes: &[u8]| -> Result<Message, Error> { Ok(Message::from_bytes(bytes)?) };
+    let error = read(b"GET / HTTP/1.1").unwrap_err();
+    assert!(matches!(error, Error::Wire(WireError::NotAMessage)), "{error:?}");
+    assert!(error.to_string().starts_with("the first 4 bytes are not \"pgst\""), "{error}");
 }
 
 /// Where readers in other languages look for messages: the folder named by the gate.
