@@ -228,19 +228,27 @@ fn samples_are_written_for_readers_in_other_languages() {
         assert_eq!(decode(&fs::read(bytes).unwrap()).as_ref(), Ok(message));
     }
     let mut runner = TestRunner::deterministic();
-    let mut refused = 0;
-    for (n, message) in messages.iter().cycle().take(400).enumerate() {
-        let damage = damage().new_tree(&mut runner).unwrap().current();
-        let other = bytes_of(&messages[(n + 1) % messages.len()]);
-        let bytes = with_true_length(damaged(bytes_of(message), &other, &damage));
-        match decode(&bytes) {
-            // Whether a model can exist is a matter of geometry, which no reader has to know.
-            Ok(_) | Err(WireError::Layout { field: "model", .. }) => {}
-            Err(_) => {
-                refused += 1;
-                fs::write(folder.join(format!("bad_{n}.bin")), bytes).unwrap();
-            }
-        }
+    let random = (0..400).map(|n| {
+        let (one, other) = (&messages[n % messages.len()], &messages[(n + 1) % messages.len()]);
+        damaged(bytes_of(one), &bytes_of(other), &damage().new_tree(&mut runner).unwrap().current())
+    });
+    // Each place of the known messages in turn: too little, too much, and an overlong form of NUL where text is.
+    let each = messages[..3].iter().flat_map(|known| {
+        let bytes = bytes_of(known);
+        (0..bytes.len() - 3).flat_map(move |at| {
+            let bytes = bytes.clone();
+            [0, u32::MAX, 0x80c0].map(move |number: u32| {
+                let mut bytes = bytes.clone();
+                bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+                bytes
+            })
+        })
+    });
+    // Whether a model can exist is a matter of geometry, which no reader has to know.
+    let refused = |bytes: &Vec<u8>| !matches!(decode(bytes), Ok(_) | Err(WireError::Layout { field: "model", .. }));
+    let bad: Vec<Vec<u8>> = random.map(with_true_length).chain(each).filter(refused).collect();
+    assert!(bad.len() > 1000, "too few of them are of use: {}", bad.len());
+    for (n, bytes) in bad.iter().enumerate() {
+        fs::write(folder.join(format!("bad_{n}.bin")), bytes).unwrap();
     }
-    assert!(refused >= 100, "too few of them are of use: {refused}");
 }
