@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 use pagestamp::handoff::wire::{HEADER_BYTES, MAX_MESSAGE_BYTES};
-use pagestamp::{Message, Offer, Receipt, Refusal, WireError};
+use pagestamp::{Error, Message, Offer, Receipt, Refusal, WireError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -192,6 +192,15 @@ fn the_bytes_of_known_messages_are_those_of_version_1() {
     }
 }
 
+// C10
+#[test]
+fn a_caller_with_one_error_type_gets_what_is_wrong_with_the_bytes() {
+    let read = |bytes: &[u8]| -> Result<Message, Error> { Ok(Message::from_bytes(bytes)?) };
+    let error = read(b"GET / HTTP/1.1").unwrap_err();
+    assert!(matches!(error, Error::Wire(WireError::NotAMessage)), "{error:?}");
+    assert!(error.to_string().starts_with("the first 4 bytes are not \"pgst\""), "{error}");
+}
+
 /// Where readers in other languages look for messages: the folder named by the gate.
 fn folder() -> PathBuf {
     let folder = env::var_os("PAGESTAMP_WIRE_SAMPLES")
@@ -219,19 +228,27 @@ fn samples_are_written_for_readers_in_other_languages() {
         assert_eq!(decode(&fs::read(bytes).unwrap()).as_ref(), Ok(message));
     }
     let mut runner = TestRunner::deterministic();
-    let mut refused = 0;
-    for (n, message) in messages.iter().cycle().take(400).enumerate() {
-        let damage = damage().new_tree(&mut runner).unwrap().current();
-        let other = bytes_of(&messages[(n + 1) % messages.len()]);
-        let bytes = with_true_length(damaged(bytes_of(message), &other, &damage));
-        match decode(&bytes) {
-            // Whether a model can exist is a matter of geometry, which no reader has to know.
-            Ok(_) | Err(WireError::Layout { field: "model", .. }) => {}
-            Err(_) => {
-                refused += 1;
-                fs::write(folder.join(format!("bad_{n}.bin")), bytes).unwrap();
-            }
-        }
+    let random = (0..400).map(|n| {
+        let (one, other) = (&messages[n % messages.len()], &messages[(n + 1) % messages.len()]);
+        damaged(bytes_of(one), &bytes_of(other), &damage().new_tree(&mut runner).unwrap().current())
+    });
+    // Each place of the known messages in turn: too little, too much, and an overlong form of NUL where text is.
+    let each = messages[..3].iter().flat_map(|known| {
+        let bytes = bytes_of(known);
+        (0..bytes.len() - 3).flat_map(move |at| {
+            let bytes = bytes.clone();
+            [0, u32::MAX, 0x80c0].map(move |number: u32| {
+                let mut bytes = bytes.clone();
+                bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+                bytes
+            })
+        })
+    });
+    // Whether a model can exist is a matter of geometry, which no reader has to know.
+    let refused = |bytes: &Vec<u8>| !matches!(decode(bytes), Ok(_) | Err(WireError::Layout { field: "model", .. }));
+    let bad: Vec<Vec<u8>> = random.map(with_true_length).chain(each).filter(refused).collect();
+    assert!(bad.len() > 1000, "too few of them are of use: {}", bad.len());
+    for (n, bytes) in bad.iter().enumerate() {
+        fs::write(folder.join(format!("bad_{n}.bin")), bytes).unwrap();
     }
-    assert!(refused >= 100, "too few of them are of use: {refused}");
 }

@@ -1,4 +1,4 @@
-//! What a message costs to read: a small multiple of its own size, whatever it claims.
+//! What a message costs in memory: a small multiple of its own size to read, whatever it claims, and nothing to refuse.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::alloc::System;
@@ -6,6 +6,7 @@ use std::alloc::System;
 use pagestamp::geometry::{
     Dtype, ElementFormat, HeadCache, KvLayout, LayerPlanes, ModelLayout, PageGeometry, Plane, Slice,
 };
+use pagestamp::handoff::wire::MAX_MESSAGE_BYTES;
 use pagestamp::{
     Checksum, Digest, HolderId, Message, Offer, OwnerId, Receipt, SentPart, TransferId, WireError, Writer,
 };
@@ -48,7 +49,7 @@ fn messages(model: ModelLayout) -> [Message; 2] {
 // One test: the heap is the process's, and tests of one file run side by side.
 // C11
 #[test]
-fn no_claim_makes_a_reader_allocate_more_than_twice_the_message() {
+fn a_message_takes_no_more_memory_than_twice_its_bytes_whatever_it_claims() {
     let [mut claims, mut most] = [0, 0];
     for message in messages(model(1, LayerPlanes::Shared)) {
         let bytes = message.to_bytes().unwrap();
@@ -70,6 +71,14 @@ fn no_claim_makes_a_reader_allocate_more_than_twice_the_message() {
     }
     assert!(claims > 40, "too few of the places were counts: {claims}");
     println!("most bytes allocated: {most}");
+
+    // What is too large is refused before room is made for it.
+    let [Message::Offer(offer), _] = messages(model(1, LayerPlanes::Shared)) else { panic!("the first is an offer") };
+    let offer = offer.with_tokens(0, vec![1 << 32; MAX_MESSAGE_BYTES / 16]);
+    let region = Region::new(HEAP);
+    assert!(matches!(offer.to_bytes(), Err(WireError::TooLarge { .. })));
+    let allocated = region.change().bytes_allocated;
+    assert!(allocated < 64 << 10, "{allocated} bytes for a message that is not written");
 
     // A layout is checked by its planes, of which there are never more than this.
     let most_planes = PageGeometry::MAX_PLANES * size_of::<Plane>();

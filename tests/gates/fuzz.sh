@@ -22,7 +22,10 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")/fuzz
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/samples" "$work/corpus" "$work/found"
-PAGESTAMP_WIRE_SAMPLES=$work/samples cargo test --locked --quiet --test wire samples >/dev/null
+PAGESTAMP_WIRE_SAMPLES=$work/samples cargo test --locked --quiet --test wire samples >"$work/log" || {
+    cat "$work/log"
+    exit 1
+}
 cp "$work"/samples/*.bin "$work/corpus"
 
 # The flags that cargo-fuzz sets: edge counters, the table of edges, compared values.

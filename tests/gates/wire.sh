@@ -6,7 +6,10 @@ cd "$(dirname "$0")/../.."
 
 samples=$(mktemp -d)
 trap 'rm -rf "$samples"' EXIT
-PAGESTAMP_WIRE_SAMPLES=$samples cargo test --locked --quiet --test wire samples >/dev/null
+PAGESTAMP_WIRE_SAMPLES=$samples cargo test --locked --quiet --test wire samples >"$samples/log" || {
+    cat "$samples/log"
+    exit 1
+}
 
 python3 tests/wire_reader/reader.py "$samples"
 

@@ -30,8 +30,9 @@ impl fmt::Display for MessageKind {
 
 /// Says why bytes are not a message of a handoff, or why a message cannot be written.
 ///
-/// `field` is the name in the tables of [`wire`](super), `offset` its first byte, counted from the start of the message.
-/// Numbers are shown as they were found; digests, names and reasons are not. Nothing is kept of what was refused.
+/// `field` is the name in the tables of [`wire`](super), with that of the field that it is part of, as `parts.pages`. `offset`
+/// is its first byte, counted from the start of the message. Numbers are shown as they were found; ids, digests, names and
+/// reasons are not. Nothing is kept of what was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum WireError {

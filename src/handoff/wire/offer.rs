@@ -64,7 +64,7 @@ impl Offer {
         })?;
         let destinations = reader.list("destinations", DESTINATION_BYTES, |reader| {
             let offset = reader.offset();
-            destination(u128::from_le_bytes(reader.bytes("destinations.page")?), offset)
+            destination(u128::from_le_bytes(reader.bytes("destinations")?), offset)
         })?;
         Ok(Offer::new(transfer, owner, model, slice)
             .with_writers(writers)
@@ -77,7 +77,5 @@ impl Offer {
 
 /// The bits of a handle, which are those of some page; of which memory makes no difference to them.
 fn destination(bits: u128, offset: usize) -> Result<u128, WireError> {
-    PageHandle::<NullMemory>::from_bits(bits)
-        .map(|_| bits)
-        .ok_or(WireError::NoId { field: "destinations.page", offset })
+    PageHandle::<NullMemory>::from_bits(bits).map(|_| bits).ok_or(WireError::NoId { field: "destinations", offset })
 }

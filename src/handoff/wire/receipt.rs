@@ -73,7 +73,7 @@ fn take_part(reader: &mut MessageReader<'_>) -> Result<SentPart, WireError> {
     let group = reader.u32("parts.group")?;
     let slice = take_slice(reader, "parts.slice")?;
     let (pages, planes) = (reader.range("parts.pages")?, reader.range("parts.planes")?);
-    let digests = reader
-        .list("parts.digests", DIGEST_BYTES, |reader| reader.bytes("parts.digests.digest").map(Digest::from_bytes))?;
+    let digests =
+        reader.list("parts.digests", DIGEST_BYTES, |reader| reader.bytes("parts.digests").map(Digest::from_bytes))?;
     Ok(SentPart::new(slice, pages).with_group(group).with_digests(planes, digests))
 }

@@ -168,7 +168,7 @@ fn a_field_that_no_sender_writes_is_refused_by_name_and_place() {
     let backward = LayoutError::EmptyRange { axis: crate::geometry::SliceAxis::Layers, start: 7, end: 6 };
     assert_eq!(refused(64, &[7]), WireError::Layout { field: "slice", offset: 64, error: backward });
     let page = OFFER_WRITERS + 4 + 2 * 24 + 4 + 16;
-    assert_eq!(refused(page + 4, &[0; 4]), WireError::NoId { field: "destinations.page", offset: page });
+    assert_eq!(refused(page + 4, &[0; 4]), WireError::NoId { field: "destinations", offset: page });
 }
 
 // C10
@@ -238,7 +238,7 @@ fn a_count_beyond_the_bytes_that_are_left_is_refused_before_anything_is_made() {
 fn a_message_that_no_reader_takes_is_not_written() {
     let none = offer().with_tokens(16, vec![7 << 32, 7]);
     let page = OFFER_WRITERS + 4 + 2 * 24 + 4 + 16;
-    assert_eq!(none.to_bytes(), Err(WireError::NoId { field: "destinations.page", offset: page }));
+    assert_eq!(none.to_bytes(), Err(WireError::NoId { field: "destinations", offset: page }));
     let backward = receipt()
         .with_parts(Checksum::Xxh3, vec![SentPart::new(slice(0..1, 0..1), std::ops::Range { start: 2, end: 1 })]);
     let offset = RECEIPT_PARTS + 4 + 20;
