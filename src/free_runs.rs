@@ -25,13 +25,7 @@ struct Span {
 
 impl Span {
     fn of_word(word: u64) -> Self {
-        let (mut longest, mut left) = (0, word);
-        while left != 0 {
-            // each run loses one page
-            left &= left << 1;
-            longest += 1;
-        }
-        Self { front: word.trailing_ones(), back: word.leading_ones(), longest }
+        Self { front: word.trailing_ones(), back: word.leading_ones(), longest: longest_run(word) }
     }
 
     /// Two neighbouring spans of `half_pages` pages each as one.
@@ -42,6 +36,23 @@ impl Span {
             longest: left.longest.max(right.longest).max(left.back + right.front),
         }
     }
+}
+
+/// Bits of the longest run in a word, in steps that halve: bit by bit would cost more than all else here.
+fn longest_run(word: u64) -> u32 {
+    // in the word of step `k` a bit stays where it and the bits behind it, 2^k in all, are set
+    let mut runs = [word; WORD_PAGES.ilog2() as usize + 1];
+    for step in 1..runs.len() {
+        runs[step] = runs[step - 1] & (runs[step - 1] >> (1 << (step - 1)));
+    }
+    let (mut starts, mut known) = (u64::MAX, 0);
+    for (step, run) in runs.iter().enumerate().rev() {
+        let longer = starts & run.checked_shr(known).unwrap_or(0);
+        if longer != 0 {
+            (starts, known) = (longer, known + (1 << step));
+        }
+    }
+    known
 }
 
 /// The free pages of a pool by their place.
@@ -253,6 +264,16 @@ mod tests {
                 }
                 prop_assert_eq!(runs.find_wrong_span(), None);
                 prop_assert!(runs.iter().eq(free.iter().copied()));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn longest_run_of_a_word_is_the_longest_that_a_walk_finds(word in any::<u64>(), more in any::<u64>(), from in 0_u32..64) {
+            for word in [word, word | more, word & more, u64::MAX << from, u64::MAX >> from, 0, u64::MAX] {
+                let bits = format!("{word:b}");
+                prop_assert_eq!(longest_run(word) as usize, bits.split('0').map(str::len).max().unwrap_or(0));
             }
         }
     }
