@@ -30,6 +30,18 @@ pub enum OwnPages {
     None,
 }
 
+/// Which of the free pages are handed out next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Placement {
+    /// The pages that came back last, which may still be in a cache. Neighbours are soon scattered.
+    #[default]
+    HotFirst,
+    /// Neighbours: the first run of free pages that is long enough, else the longest runs there are. For pools whose pages
+    /// travel: a transport moves a run in one descriptor. Reserve and release cost more, zeroing and reads the same.
+    Contiguous,
+}
+
 /// Options of a [`PagePool`](crate::PagePool).
 ///
 /// # Examples
@@ -46,6 +58,7 @@ pub struct PoolConfig {
     pages: u32,
     clean_mode: CleanMode,
     own_pages: OwnPages,
+    placement: Placement,
     last_generation: Generation,
 }
 
@@ -58,6 +71,7 @@ impl PoolConfig {
             pages,
             clean_mode: CleanMode::OnRelease,
             own_pages: OwnPages::NullAndSink,
+            placement: Placement::HotFirst,
             last_generation: Generation::MAX,
         }
     }
@@ -73,6 +87,13 @@ impl PoolConfig {
     #[must_use]
     pub const fn with_own_pages(mut self, own: OwnPages) -> Self {
         self.own_pages = own;
+        self
+    }
+
+    /// Sets which of the free pages are handed out next.
+    #[must_use]
+    pub const fn with_placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
         self
     }
 
@@ -102,6 +123,12 @@ impl PoolConfig {
     #[inline]
     pub const fn own_pages(&self) -> OwnPages {
         self.own_pages
+    }
+
+    /// Which of the free pages are handed out next.
+    #[must_use]
+    pub const fn placement(&self) -> Placement {
+        self.placement
     }
 
     /// The generation that a page retires at.

@@ -3,7 +3,8 @@
 use std::alloc::System;
 
 use pagestamp::{
-    CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Plane, PoolConfig, Request, Reservation,
+    CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Placement, Plane, PoolConfig, Request,
+    Reservation,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -18,9 +19,10 @@ fn owner() -> OwnerId {
     OwnerId::new(7).expect("not zero")
 }
 
-fn pool() -> (PagePool<HostMemory>, CapacityProof) {
+fn pool(placement: Placement) -> (PagePool<HostMemory>, CapacityProof) {
     let geometry = PageGeometry::new(16, &[Plane::per_token(1, 64)]).expect("geometry");
-    let pool = PagePool::new(PoolConfig::new(402), HostMemory::new(geometry, 402).expect("memory")).expect("pool");
+    let config = PoolConfig::new(402).with_placement(placement);
+    let pool = PagePool::new(config, HostMemory::new(geometry, 402).expect("memory")).expect("pool");
     let proof = pool.prove(CapacityPlan::new(MAX_TOKENS)).expect("fits");
     (pool, proof)
 }
@@ -49,7 +51,12 @@ fn allocations_of(mut work: impl FnMut()) -> usize {
 // One test: the heap is the process's, and tests of one file run side by side.
 #[test]
 fn what_is_warm_allocates_nothing() {
-    let (pool, proof) = pool();
+    count_under(Placement::HotFirst);
+    count_under(Placement::Contiguous);
+}
+
+fn count_under(placement: Placement) {
+    let (pool, proof) = pool(placement);
     let bytes = vec![0xA5; (MAX_TOKENS * TOKEN_BYTES) as usize];
     let mut out = vec![0; bytes.len()];
 

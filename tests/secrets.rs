@@ -18,7 +18,8 @@ use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, H
 use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
     Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, NullMemory, OwnPages, OwnerId,
-    PageGeometry, PageHandle, PageMemory, PagePool, PageState, Plane, PoolConfig, Request, Reservation, TransferError,
+    PageGeometry, PageHandle, PageMemory, PagePool, PageState, Placement, Plane, PoolConfig, Request, Reservation,
+    TransferError,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -361,7 +362,7 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
         Generation: handle.generation(), PageState: PageState::ALL, PageGeometry: pool.geometry(),
         Plane: pool.geometry().planes(), CapacityPlan: proof.plan(), Request: Request::new(owner(1), 1),
         ClaimToken: ClaimToken { id: 1, expires_at_ns: 1 }, PoolConfig: pool.config(), CleanMode: CleanMode::Later,
-        OwnPages: OwnPages::None, ReadError: read_error, Maintained: pool.maintain(0),
+        OwnPages: OwnPages::None, Placement: Placement::Contiguous, ReadError: read_error, Maintained: pool.maintain(0),
         GrowError: mine.grow(u64::MAX).unwrap_err(), ExtentError: mine.commit(u64::MAX).unwrap_err(),
         WriteError: mine.write(1, &[]).unwrap_err(), TicketError: mine.pin_read(0..0, HolderId(1), None).unwrap_err(),
         ReleaseError: pool.release_pages(owner(1), &[handle]).unwrap_err(), ResizeError: pool.resize(0).unwrap_err(),

@@ -1,4 +1,4 @@
-//! The pool against a plain model: every sequence of calls, over every memory, mode and geometry.
+//! The pool against a plain model: every sequence of calls, over every memory, mode, placement and geometry.
 //!
 //! After every call the stats equal the model's numbers, every byte of every page is what the model says, the audits
 //! pass, every handle whose page has left its owner is refused, and every guard shows what it showed at first.
@@ -15,7 +15,7 @@ mod ops;
 #[path = "state_machine/world.rs"]
 mod world;
 
-use pagestamp::{HeldMemory, HostMemory, NullMemory};
+use pagestamp::{HeldMemory, HostMemory, NullMemory, Placement};
 use proptest::prelude::*;
 
 use memory::Under;
@@ -27,11 +27,14 @@ const MAX_PAGES: u32 = 9;
 
 fn run<M: Under>(config: usize, geometry: usize, ops: &[Op], seed: u8) {
     let (configs, geometries) = (configs(), geometries());
-    let mut world = World::<M>::new(&configs[config % configs.len()], geometries[geometry % 4].clone(), MAX_PAGES);
-    for op in ops {
-        world.step(op);
+    for placement in [Placement::HotFirst, Placement::Contiguous] {
+        let config = configs[config % configs.len()].clone().with_placement(placement);
+        let mut world = World::<M>::new(&config, geometries[geometry % 4].clone(), MAX_PAGES);
+        for op in ops {
+            world.step(op);
+        }
+        world.finish(seed);
     }
-    world.finish(seed);
 }
 
 fn sequence() -> impl Strategy<Value = (usize, usize, Vec<Op>, u8)> {

@@ -222,6 +222,12 @@ pub enum AuditError {
         /// The list.
         list: PageState,
     },
+    /// The index of free pages by their place differs from the walk.
+    #[error("from page {first_page} on, the index of free runs differs from the pages that are free")]
+    FreeRuns {
+        /// First page of the span that is wrong.
+        first_page: u32,
+    },
     /// A page belongs to nobody although it is live, or to somebody although it is not.
     #[error("page {page} is {state:?} and its owner is {owner:?}")]
     Owner {

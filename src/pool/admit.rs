@@ -270,13 +270,12 @@ impl<M: PageMemory> Inner<M> {
     /// Makes free pages live and appends them to a reservation's list.
     #[inline]
     fn issue_free(&self, state: &mut State, core: &Core, owner: OwnerId, pages: u64) {
-        let kept = state.free.len() - pages as usize;
-        let (metas, taken) = (&*self.metas, &state.free[kept..]);
+        let (metas, taken) = (&*self.metas, state.free.top(pages as usize));
         for page in taken {
             metas[*page as usize].issue(owner);
         }
         core.pages.extend(taken.iter().rev().copied());
-        state.free.truncate(kept);
+        state.free.drop_top(pages as usize);
         state.live += pages;
         state.totals.pages_issued += pages;
     }

@@ -68,6 +68,13 @@ impl<M: PageMemory> PagePool<M> {
 
 impl<M: PageMemory> Inner<M> {
     fn audit_counts(&self, state: &State) -> Result<(), AuditError> {
+        let (counted, found) = (state.free.len() as u64, state.free.iter().count() as u64);
+        if counted != found {
+            return Err(AuditError::Count { state: PageState::Free, counted, found });
+        }
+        if let Some(first_page) = state.free.find_wrong_span() {
+            return Err(AuditError::FreeRuns { first_page });
+        }
         let mut found = [0u64; PageState::ALL.len()];
         for meta in &self.metas {
             found[meta.word().state() as usize] += 1;
@@ -98,7 +105,7 @@ impl<M: PageMemory> Inner<M> {
             let twice = std::mem::replace(&mut seen[page as usize], true);
             if twice || found != list { Err(AuditError::Listed { page, state: found, list }) } else { Ok(()) }
         };
-        state.free.iter().try_for_each(|page| stands(*page, PageState::Free))?;
+        state.free.iter().try_for_each(|page| stands(page, PageState::Free))?;
         state.dirty.iter().try_for_each(|page| stands(*page, PageState::Cleaning))?;
         let mut fenced = state.fenced.iter().flat_map(|f| &f.pages);
         fenced.try_for_each(|page| stands(*page, PageState::Cleaning))?;
@@ -169,5 +176,35 @@ impl<M: PageMemory> Inner<M> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{AuditError, NullMemory, PageGeometry, PagePool, PageState, Placement, PoolConfig};
+
+    // C1
+    #[test]
+    fn page_that_is_missing_among_the_free_is_found_although_the_count_is_right() {
+        let geometry = PageGeometry::bytes(8).expect("valid");
+        for placement in [Placement::HotFirst, Placement::Contiguous] {
+            let memory = NullMemory::new(geometry.clone(), 99).expect("small");
+            let pool = PagePool::new(PoolConfig::new(99).with_placement(placement), memory).expect("valid");
+            assert_eq!(pool.audit(), Ok(()));
+            let mut state = pool.inner.state.lock();
+            let [missing, twice] = state.free.top(2) else { panic!("two were asked for") };
+            let twice = [*missing.min(twice); 2];
+            state.free.drop_top(2);
+            state.free.extend(twice.into_iter());
+            state.free.settle();
+            drop(state);
+            match placement {
+                Placement::HotFirst => assert!(matches!(pool.audit(), Err(AuditError::Listed { .. }))),
+                Placement::Contiguous => {
+                    let wrong = AuditError::Count { state: PageState::Free, counted: 97, found: 96 };
+                    assert_eq!(pool.audit(), Err(wrong));
+                }
+            }
+        }
     }
 }

@@ -121,6 +121,7 @@ impl<M: PageMemory> Inner<M> {
                 state.totals.pages_cleaned += batch.len() as u64;
                 state.totals.bytes_zeroed += self.batch_bytes(&batch);
                 batch.iter().for_each(|clean| self.make_free(state, clean.page));
+                state.free.settle();
             }
             Some((_, FenceState::Failed)) => batch.iter().for_each(|clean| self.poison(state, clean.page)),
             Some((fence, FenceState::Pending)) => {
@@ -162,6 +163,7 @@ impl<M: PageMemory> Inner<M> {
                 FenceState::Done => {
                     state.totals.pages_cleaned += fenced.pages.len() as u64;
                     fenced.pages.iter().for_each(|page| self.make_free(state, *page));
+                    state.free.settle();
                 }
                 FenceState::Failed => fenced.pages.iter().for_each(|page| self.poison(state, *page)),
                 FenceState::Pending => state.fenced.push_back(fenced),

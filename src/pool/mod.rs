@@ -38,6 +38,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::config::{OwnPages, PoolConfig};
 use crate::error::ConfigError;
+use crate::free_list::FreeList;
 use crate::geometry::PageGeometry;
 use crate::handle::PageHandle;
 use crate::id::{Generation, PoolId, PoolIdentity, next_pool_identity};
@@ -111,7 +112,8 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(pages); 28 bytes of bookkeeping for each page of the memory, and 4 more while it is reserved. A memory that
+    /// O(pages); 28 bytes of bookkeeping for each page of the memory, at most 1 more under
+    /// [`Placement::Contiguous`](crate::Placement::Contiguous), and 4 more while it is reserved. A memory that
     /// starts dirty is cleaned first, whole.
     ///
     /// # Errors
@@ -235,7 +237,7 @@ fn make_metas<M: PageMemory>(
     let mut metas = Vec::new();
     let too_large = |_| ConfigError::NoMemory { bytes: count.saturating_mul(size_of::<PageMeta>()) };
     metas.try_reserve_exact(count).map_err(too_large)?;
-    state.free.try_reserve_exact(count).map_err(too_large)?;
+    state.free = FreeList::try_new(config.placement(), max_pages).map_err(too_large)?;
     let extent = if M::STARTS_DIRTY { Extent::DIRTY } else { Extent::default() };
     for page in 0..max_pages {
         let first = match page {
@@ -254,6 +256,7 @@ fn make_metas<M: PageMemory>(
     if !M::STARTS_DIRTY {
         // Last in, first out: the lowest page goes first.
         state.free.extend((config.own_page_count()..config.pages()).rev());
+        state.free.settle();
     }
     Ok(metas.into_boxed_slice())
 }

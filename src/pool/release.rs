@@ -73,7 +73,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
     pub(crate) fn let_go_of_list(&self, state: &mut State, core: &Core, from: u32, borrowed: bool) -> Leaving {
-        let first_freed = state.free.len();
+        let first_freed = state.free.mark();
         let mut leaving = Leaving::default();
         for run in core.pages.runs_from(from) {
             let clean = if borrowed { 0 } else { self.free_at_once(state, run) };
@@ -87,7 +87,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Bumps, then looks at hazards, then sorts the pages into free, cleaning and quarantined.
     pub(crate) fn let_go(&self, state: &mut State, pages: impl Iterator<Item = u32>) -> Leaving {
-        let first_freed = state.free.len();
+        let first_freed = state.free.mark();
         let mut leaving = Leaving::default();
         for page in pages {
             self.let_go_of_page(state, false, page, &mut leaving);
@@ -150,6 +150,7 @@ impl<M: PageMemory> Inner<M> {
         if !state.announced.is_empty() {
             self.quarantine_announced(state, first_freed, leaving);
         }
+        state.free.settle();
         if !state.quarantined.is_empty() {
             // A scrubber looks again soon: a guard may have ended before it could know that it is waited for.
             self.dirtied.notify_one();
@@ -182,17 +183,13 @@ impl<M: PageMemory> Inner<M> {
     fn quarantine_announced(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         let announced = std::mem::take(&mut state.announced);
         let mut caught = Vec::new();
-        let mut keep = first_freed;
-        for at in first_freed..state.free.len() {
-            let page = state.free[at];
-            if announced.contains(&page) {
+        state.free.retain_since(first_freed, |page| {
+            let is_caught = announced.contains(&page);
+            if is_caught {
                 caught.push(page);
-            } else {
-                state.free[keep] = page;
-                keep += 1;
             }
-        }
-        state.free.truncate(keep);
+            !is_caught
+        });
         leaving.batch.retain(|clean| {
             let is_caught = announced.contains(&clean.page);
             if is_caught {

@@ -199,9 +199,7 @@ impl<M: PageMemory> Inner<M> {
     fn park(&self, state: &mut State) {
         let surplus = self.circulating(state).saturating_sub(state.target);
         let count = u64::from(surplus).min(state.unpromised()) as usize;
-        // The coldest of the free pages: those at the bottom of the stack.
-        let pages: Vec<u32> = state.free.drain(..count).collect();
-        for page in pages {
+        for page in state.free.take_last(count) {
             let meta = self.meta(page);
             meta.publish(meta.word().with_state(PageState::Parked));
             state.parked.push(page);

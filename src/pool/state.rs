@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use slotmap::SlotMap;
 
+use crate::free_list::FreeList;
 use crate::id::{Generation, OwnerId};
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
@@ -99,7 +100,7 @@ pub(crate) struct Totals {
 /// Everything behind the lock.
 #[derive(Debug)]
 pub(crate) struct State {
-    pub(crate) free: Vec<u32>,
+    pub(crate) free: FreeList,
     pub(crate) dirty: VecDeque<u32>,
     pub(crate) fenced: VecDeque<Fenced>,
     /// Live pages that a lane waits for; the host keeps off until their fence is done.
@@ -138,7 +139,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(target: u32) -> Self {
         Self {
-            free: Vec::new(),
+            free: FreeList::default(),
             dirty: VecDeque::new(),
             fenced: VecDeque::new(),
             pending: Vec::new(),

@@ -394,8 +394,8 @@ impl<M: PageMemory> Inner<M> {
         moves: &[(u32, u32, u32)],
     ) -> Result<(), WriteError> {
         let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
-        let first = state.free.len() - moves.len();
-        let pages = state.free.split_off(first);
+        let pages = state.free.top(moves.len()).to_vec();
+        state.free.drop_top(moves.len());
         state.live += pages.len() as u64;
         state.totals.pages_issued += pages.len() as u64;
         for (&(_, from, _), &fresh) in moves.iter().zip(&pages) {
