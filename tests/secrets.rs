@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 
 use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
 use pagestamp::handoff::{
-    AcceptError, Checksum, Digest, DigestError, DigestKey, Digester, Inbound, InboundPlan, LandError, Landed, Message,
-    MessageKind, NotAccepted, NotYet, OpenError, Outbound, OutboundError, PageDigester, Receipt, Received, SealError,
-    Sending, SentPart, Side, TilingError, UnfitPool, Writer,
+    AcceptError, Checksum, Digest, DigestKey, Digester, Inbound, InboundPlan, LandError, Landed, Message, MessageKind,
+    MoveError, NotAccepted, NotYet, OpenError, Outbound, OutboundError, PageDigester, Receipt, SealError, Sending,
+    SentPart, Side, TilingError, UnfitPool, Writer,
 };
 use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
@@ -425,7 +425,7 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
         MessageKind: MessageKind::Offer, Message: message, WireError: Message::from_bytes(&bytes[1..]).unwrap_err(),
         InboundPlan: plan, DigestKey: DigestKey::new([b'k'; 32]), Received: inbound.receive(&handoff.receipt).unwrap(),
         DigestError: Digester::new(Checksum::BytesUnverified, None, offer.transfer(), offer.model(), offer.slice()).unwrap_err(),
-        TilingError: TilingError::NoWriter, TransferError: TransferError::Over(offer.transfer()),
+        TilingError: TilingError::NoWriter, MoveError: MoveError::Digest { page: 1 }, TransferError: TransferError::Over(offer.transfer()),
     }
     let incomplete: AcceptError<HostMemory> = AcceptError::NotYet(handoff.not_yet);
     see! { AcceptError: &incomplete }

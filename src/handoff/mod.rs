@@ -107,7 +107,7 @@
 //!     digests.push(digest.finish());
 //! }
 //! let part = SentPart::new(slice.clone(), sending.all_pages()).with_digests(0..2, digests); // K and V of the layer
-//! let receipt = outbound.receipt(&sending, vec![part]);
+//! let receipt = sending.receipt(vec![part]);
 //!
 //! // decode: what arrives, in whatever order; a destination counts only if it is one that was offered
 //! inbound.receive(&receipt)?;

@@ -12,7 +12,6 @@ use crate::handle::PageHandle;
 use crate::handoff::check::check_offer;
 use crate::handoff::fit::check_pool;
 use crate::handoff::pass::{self, Dry, Within};
-use crate::handoff::verdict::tokens_in_page;
 use crate::handoff::{
     Appending, DigestKey, Landing, Offer, OutboundError, Receipt, Refusal, SealError, Sending, SentPart, Writer,
 };
@@ -47,7 +46,7 @@ pub struct Outbound<M: PageMemory> {
     pub(super) writer: HolderId,
     pub(super) key: Option<DigestKey>,
     pub(super) may_be_unverified: bool,
-    id: TransferId,
+    pub(super) id: TransferId,
     readers: Vec<(HolderId, TicketId)>,
 }
 
@@ -236,9 +235,7 @@ impl<M: PageMemory> Outbound<M> {
         if !self.reservation.serve_transfer(transfer) {
             return Err(OutboundError::Duplicate { transfer });
         }
-        // whole pages, fewer than the sender has
-        let held_pages = (offer.held_tokens() / u64::from(self.model.page_tokens())) as u32;
-        Ok(Sending::new(offer, slice, held_pages))
+        Ok(Sending::new(offer.clone(), self.id, self.writer, slice))
     }
 
     /// Copies some layers of some pages into an inbound of this process, digests them in the same pass, and says what was
@@ -250,6 +247,7 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// # Errors
     ///
+    /// - [`OutboundError::NotServed`]: another outbound began it, whose bytes these are not.
     /// - [`OutboundError::Transfer`], [`OutboundError::LandingOf`]: the landing is of another offer or writer.
     /// - [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`]: not to be sent, or not yet.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
@@ -266,7 +264,7 @@ impl<M: PageMemory> Outbound<M> {
         if expected != found {
             return Err(OutboundError::Transfer { expected, found });
         }
-        let (expected, found) = (self.writer, landing.writer());
+        let (expected, found) = (sending.writer(), landing.writer());
         if expected != found {
             return Err(OutboundError::LandingOf { expected, found });
         }
@@ -281,23 +279,14 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// # Errors
     ///
-    /// [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`], [`OutboundError::Read`]: as [`copy`](Self::copy).
+    /// [`OutboundError::NotServed`], [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`],
+    /// [`OutboundError::Read`]: as [`copy`](Self::copy).
     pub fn digest(&self, sending: &Sending, layers: Range<u32>, pages: Range<u32>) -> Result<SentPart, OutboundError> {
         pass::run(self, sending, layers, pages, &mut Dry)
     }
 
-    /// Says what was sent, in parts that [`copy`](Self::copy) or [`digest`](Self::digest) made, or the engine itself.
-    pub fn receipt(&self, sending: &Sending, parts: Vec<SentPart>) -> Receipt {
-        let (pages, page_tokens) = (self.pages(), self.model.page_tokens());
-        let last_page_tokens = tokens_in_page(self.tokens, page_tokens, pages.saturating_sub(1));
-        Receipt::new(sending.transfer(), self.owner(), self.model.clone(), self.writer)
-            .with_extent(pages, self.tokens, last_page_tokens)
-            .with_held_tokens(sending.held_tokens())
-            .with_parts(sending.checksum(), parts)
-    }
-
     /// Copies all that is sealed into an inbound of this process, and says what was sent: [`start`](Self::start),
-    /// [`copy`](Self::copy) and [`receipt`](Self::receipt) in one.
+    /// [`copy`](Self::copy) and [`Sending::receipt`] in one.
     ///
     /// # Errors
     ///
@@ -310,7 +299,7 @@ impl<M: PageMemory> Outbound<M> {
         let sending = self.start(offer)?;
         let (layers, pages) = (sending.slice().layers(), sending.all_pages());
         let parts = if pages.is_empty() { Vec::new() } else { vec![self.copy(&sending, layers, pages, landing)?] };
-        Ok(self.receipt(&sending, parts))
+        Ok(sending.receipt(parts))
     }
 
     /// Lets an outside party read the sealed pages (a network card that sends them, a receiver that fetches them) until its

@@ -145,6 +145,9 @@ fn check_part<M: PageMemory>(
     layers: &Range<u32>,
     pages: &Range<u32>,
 ) -> Result<Slice, OutboundError> {
+    if sending.outbound() != outbound.id {
+        return Err(OutboundError::NotServed { transfer: sending.transfer() });
+    }
     let (expected_layers, sealed_pages) = (sending.slice().layers(), outbound.pages());
     let is_inside = layers.start >= expected_layers.start && layers.end <= expected_layers.end;
     let slice = Slice::new(layers.clone(), sending.slice().heads());

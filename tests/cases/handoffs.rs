@@ -371,7 +371,7 @@ fn a_prompt_that_is_computed_in_chunks_is_sent_to_its_last_page() {
         let (back, error) = not_yet(inbound);
         assert!(matches!(error, InboundError::Untold { .. }));
         inbound = back;
-        inbound.receive(&outbound.receipt(&sending, vec![part])).unwrap();
+        inbound.receive(&sending.receipt(vec![part])).unwrap();
     }
     let received = inbound.accept().unwrap();
     assert!(holds(&received, 1, 4 * P));

@@ -141,7 +141,7 @@ pub(crate) fn send(outbound: &mut Outbound<HostMemory>, inbound: &mut Inbound<Ho
 pub(crate) fn told(outbound: &mut Outbound<HostMemory>, offer: &Offer) -> Receipt {
     let sending = outbound.start(offer).unwrap();
     let part = outbound.digest(&sending, sending.slice().layers(), sending.all_pages()).unwrap();
-    outbound.receipt(&sending, vec![part])
+    sending.receipt(vec![part])
 }
 
 /// Opens the pages for the only writer, from outside.

@@ -33,7 +33,7 @@ fn end(pool: &PagePool<HostMemory>, ticket: TicketId) {
 fn receipt_only(outbound: &mut Outbound<HostMemory>, offer: &Offer) -> Receipt {
     let sending = outbound.start(offer).expect("it fits");
     let part = outbound.digest(&sending, sending.slice().layers(), sending.all_pages()).expect("sealed");
-    outbound.receipt(&sending, vec![part])
+    sending.receipt(vec![part])
 }
 
 // C7, C10
@@ -189,7 +189,7 @@ fn bytes_that_nobody_verifies_are_accepted_only_by_that_name_on_both_sides() {
     let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
     let part = outbound.copy(&sending, 0..2, 0..2, &mut landing).expect("it is sent");
     drop(landing);
-    inbound.receive(&outbound.receipt(&sending, vec![part])).expect("a part");
+    inbound.receive(&sending.receipt(vec![part])).expect("a part");
     let refused = inbound.accept().expect_err("a page is missing").give_up();
     assert_eq!(*refused.error(), InboundError::Untold { writer: Writer::ONLY, page: 2, layer: 0 });
 }

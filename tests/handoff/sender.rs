@@ -90,3 +90,23 @@ fn a_sender_refuses_the_landing_of_another_handoff() {
     assert_eq!(sent, Err(OutboundError::Transfer { expected, found }));
     assert_eq!(second.complete_pages(), 0);
 }
+
+// C2, C10
+#[test]
+fn what_one_outbound_started_no_other_one_sends() {
+    let world = World::new();
+    let mut alices = world.sealed(1, 40);
+    let mut kv = reserve(&world.prefill, owner(2), 40, 40);
+    write(&mut kv, 2, 40);
+    kv.commit(40).expect("written");
+    let bobs = Outbound::seal(kv, &world.model, &world.slice).expect("it is sealed");
+    let mut inbound = world.open(40, 40);
+    let sending = alices.start(&inbound.offer()).expect("it fits");
+    let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
+    let not_served = OutboundError::NotServed { transfer: sending.transfer() };
+    assert_eq!(bobs.copy(&sending, 0..2, 0..3, &mut landing), Err(not_served.clone()), "bytes of another tenant");
+    assert_eq!(bobs.digest(&sending, 0..2, 0..3), Err(not_served));
+    drop(landing);
+    assert_eq!(inbound.complete_pages(), 0);
+    assert!(raw_is_zero(&world.decode), "not a byte moved");
+}

@@ -34,7 +34,7 @@ fn what_is_committed_is_sent_while_the_prompt_grows_and_never_changes() {
             assert!(matches!(early, OutboundError::NotCommitted { .. }), "{early}");
         }
         drop(landing);
-        inbound.receive(&outbound.receipt(&sending, vec![part])).expect("honest");
+        inbound.receive(&sending.receipt(vec![part])).expect("honest");
     }
     // the sender decodes on: what was sealed stays as it was
     let mut on = outbound.append();
@@ -103,10 +103,17 @@ fn what_is_not_to_be_sent_is_refused_by_name() {
         let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
         assert_eq!(outbound.copy(&sending, layers, pages, &mut landing), Err(expected));
     }
-    let outbound = outbound.with_writer(HolderId(4));
-    let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
-    let other = OutboundError::LandingOf { expected: HolderId(4), found: Writer::ONLY };
-    assert_eq!(outbound.copy(&sending, 0..2, 0..3, &mut landing), Err(other));
+    let halves = [(0..1, 4), (1..2, 5)].map(|(layers, rank)| {
+        Writer::new(HolderId(rank), pagestamp::geometry::Slice::new(layers, 0..2).expect("a layer"))
+    });
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    let mut two = Inbound::open(kv, world.plan(40).with_writers(halves.to_vec())).expect("it opens");
+    let mut rank4 = world.sealed(1, 40).with_writer(HolderId(4));
+    let as_rank4 = rank4.start(&two.offer()).expect("it fits");
+    let mut landing = two.landing(HolderId(5)).expect("it lands");
+    let other = OutboundError::LandingOf { expected: HolderId(4), found: HolderId(5) };
+    assert_eq!(rank4.copy(&as_rank4, 0..1, 0..3, &mut landing), Err(other));
     drop(landing);
+    assert_eq!(two.complete_pages(), 0);
     assert_eq!(inbound.complete_pages(), 0);
 }

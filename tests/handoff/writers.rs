@@ -104,11 +104,11 @@ fn layers_may_be_streamed_one_by_one_in_parts_of_pages_and_out_of_order() {
         for (at, part) in [4, 0, 2, 3, 1].into_iter().map(|at| (at, parts[at].clone())) {
             let Err(AcceptError::NotYet(not_yet)) = inbound.accept() else { panic!("not all was told") };
             inbound = not_yet.into_inbound();
-            let receipt = outbound.receipt(&sending, vec![part]);
+            let receipt = sending.receipt(vec![part]);
             assert_eq!(inbound.receive(&receipt), Ok(Received::Now), "part {at}");
             assert_eq!(inbound.receive(&receipt), Ok(Received::Before), "part {at} again");
         }
-        assert_eq!(inbound.receive(&outbound.receipt(&sending, parts)), Ok(Received::Before), "all of them again");
+        assert_eq!(inbound.receive(&sending.receipt(parts)), Ok(Received::Before), "all of them again");
         assert_named(&inbound.accept().expect("all is there"), &model, &whole, 7, 15);
     }
 }
@@ -128,7 +128,7 @@ fn two_different_parts_that_overlap_end_the_handoff() {
     assert_eq!(inbound.receive(&all), Ok(Received::Now));
     let layer = outbound.digest(&sending, 2..3, 3..4).expect("sealed");
     let overlap = InboundError::TwoParts { writer: Writer::ONLY, page: 3, layer: 2 };
-    assert_eq!(inbound.receive(&outbound.receipt(&sending, vec![layer])), Err(overlap.clone()));
+    assert_eq!(inbound.receive(&sending.receipt(vec![layer])), Err(overlap.clone()));
     assert_eq!(inbound.receive(&all), Err(overlap.clone()), "the first error stays");
     let Err(AcceptError::Refused(refused)) = inbound.accept() else { panic!("nothing mends it") };
     assert_eq!(*refused.error(), overlap);
