@@ -34,6 +34,7 @@
 //! | [`TicketError::AlreadyDone`] | no | none | a duplicate completion: harmless, counted |
 //! | [`OutboundError`] (any but `Read`, `Land`) | new handoff, with the right offer | 502 | the offer differs from what prefill sealed: the first sign of the incident on the crate's front page |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`SegmentError`] | no | 500 | the places of pages are not those of the model or the sequence: pair again, and look at who keeps the lists |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
@@ -44,7 +45,9 @@ use thiserror::Error;
 
 use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
-use crate::handoff::{InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, UnfitPool};
+use crate::handoff::{
+    InboundError, LandError, NotAccepted, OpenError, OutboundError, SealError, SegmentError, UnfitPool,
+};
 use crate::memory::MemoryError;
 use crate::pool::ClaimError;
 
@@ -211,6 +214,9 @@ pub enum Error {
     /// Of an outbound that was not sealed.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// Of regions, routes and segments.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
     /// Of an offer, or of sending.
     #[error(transparent)]
     Outbound(#[from] OutboundError),

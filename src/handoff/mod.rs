@@ -160,6 +160,11 @@ mod offer;
 mod outbound;
 mod receipt;
 mod refusal;
+mod regions;
+mod segment_error;
+mod segments;
+#[cfg(test)]
+mod tests;
 mod verdict;
 
 pub use digest::{Checksum, Digest, Digester, PageDigester};
@@ -170,4 +175,7 @@ pub use offer::Offer;
 pub use outbound::Outbound;
 pub use receipt::Receipt;
 pub use refusal::{Refusal, Side};
+pub use regions::{Region, Regions};
+pub use segment_error::SegmentError;
+pub use segments::{Route, Segment, Stretch};
 pub use verdict::{InboundError, NotAccepted};
