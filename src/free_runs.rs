@@ -269,6 +269,7 @@ mod tests {
     }
 
     proptest! {
+        // C1
         #[test]
         fn longest_run_of_a_word_is_the_longest_that_a_walk_finds(word in any::<u64>(), more in any::<u64>(), from in 0_u32..64) {
             for word in [word, word | more, word & more, u64::MAX << from, u64::MAX >> from, 0, u64::MAX] {

@@ -2,6 +2,8 @@
 
 use std::alloc::System;
 
+use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, HeadOrder, KvLayout, ModelLayout, Slice};
+use pagestamp::handoff::{self, Regions, Route, Stretch};
 use pagestamp::{
     CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Placement, Plane, PoolConfig, Request,
     Reservation,
@@ -53,6 +55,26 @@ fn allocations_of(mut work: impl FnMut()) -> usize {
 fn what_is_warm_allocates_nothing() {
     count_under(Placement::HotFirst);
     count_under(Placement::Contiguous);
+    count_segments();
+}
+
+fn count_segments() {
+    let cache = HeadCache::new(4, 8, ElementFormat::plain(Dtype::F16)).with_order(HeadOrder::Hnd);
+    let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 2, cache)).expect("valid");
+    let (all, tile) = (Slice::whole(&model), Slice::new(0..2, 1..3).expect("valid"));
+    let regions = |base: u64| {
+        let plane = |plane: u64| handoff::Region::new(base + (plane << 32), 1024, 1024, 0);
+        Regions::new(&model, all.clone(), 200, (0..4).map(plane).collect()).expect("sound")
+    };
+    let route = Route::new(&model, &tile, regions(0), regions(1 << 40)).expect("fits");
+    let (source, destination): (Vec<u32>, Vec<u32>) = (0..200).map(|page| (page, 199 - page)).unzip();
+    let stretch = Stretch::new(MAX_TOKENS, &source, &destination);
+    let mut segments = Vec::new();
+    let written = allocations_of(|| {
+        assert_eq!(route.segments(&stretch, &mut segments), Ok(MAX_TOKENS * 4 * 32));
+    });
+    assert_eq!(written, 0, "segments into a buffer that grew");
+    assert_eq!(segments.len(), 4 * 200);
 }
 
 fn count_under(placement: Placement) {

@@ -53,6 +53,7 @@ fn one_error_type_takes_every_other() {
     takes::<ReserveError>();
     takes::<ResizeError>();
     takes::<SealError>();
+    takes::<pagestamp::handoff::SegmentError>();
     takes::<SuspendError>();
     takes::<TicketError>();
     takes::<UnfitPool>();

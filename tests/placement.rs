@@ -40,6 +40,7 @@ fn leave_free(pool: &PagePool<HostMemory>, free: &[std::ops::Range<u32>]) -> Vec
     all
 }
 
+// C1
 #[test]
 fn hot_first_hands_out_what_came_back_last() {
     let pool = pool(100, Placement::HotFirst);
@@ -51,6 +52,7 @@ fn hot_first_hands_out_what_came_back_last() {
     pool.audit().unwrap();
 }
 
+// C1
 #[test]
 fn contiguous_hands_out_the_first_run_that_is_long_enough() {
     let pool = pool(300, Placement::Contiguous);
@@ -66,6 +68,7 @@ fn contiguous_hands_out_the_first_run_that_is_long_enough() {
     pool.audit().unwrap();
 }
 
+// C1
 #[test]
 fn contiguous_hands_out_the_longest_runs_when_none_is_long_enough() {
     let pool = pool(300, Placement::Contiguous);

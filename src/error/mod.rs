@@ -44,6 +44,7 @@
 //! | [`WriterError`] (others), [`DigestError`] | no | 500 | plan and engine name different writers, or digests that this build has not |
 //! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
 //! | [`WireError`] | no, the same bytes never decode; new handoff | 502 | who sent it? Bytes that are no message, or of another version: look at the peer, and at the field and offset named |
+//! | [`SegmentError`] | no | 500 | the places of pages are not those of the model or the sequence: pair again, and look at who keeps the lists |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
@@ -56,7 +57,7 @@ use crate::admission::Rejected;
 use crate::geometry::{GeometryError, LayoutError};
 use crate::handoff::{
     AcceptError, DigestError, InboundError, LandError, MoveError, NotAccepted, OpenError, OutboundError, SealError,
-    UnfitPool, WireError, WriterError,
+    SegmentError, UnfitPool, WireError, WriterError,
 };
 use crate::memory::{MemoryError, PageMemory, ProcessError};
 use crate::pool::ClaimError;
@@ -242,6 +243,9 @@ pub enum Error {
     /// Of an outbound that was not sealed.
     #[error(transparent)]
     Seal(#[from] SealError),
+    /// Of regions, routes and segments.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
     /// Of an offer, or of sending.
     #[error(transparent)]
     Outbound(#[from] OutboundError),

@@ -25,7 +25,7 @@ mod plane;
 mod plane_role;
 mod slice;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod window;
 
 pub use dtype::{Dtype, ScaleDtype};

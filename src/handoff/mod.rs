@@ -23,6 +23,7 @@
 //! | `inbound`, `landing`, `tile`, `coverage`, `told` | the receiver: bytes and claims, each counted once |
 //! | `verdict`, `verify`, `accept` | the comparison, and its three answers |
 //! | `outbound`, `check`, `sending`, `pass`, `appending` | the sender |
+//! | `regions`, `segments` | addresses for a transport, and what proves that a writer has stopped |
 //! | `moves` | both ends in one process |
 //! | `digest` | what bytes are compared by |
 //! | [`wire`] | the messages as bytes |
@@ -183,8 +184,13 @@ mod pass;
 mod plan;
 mod receipt;
 mod refusal;
+mod regions;
+mod segment_error;
+mod segments;
 mod sending;
 mod sent_part;
+#[cfg(test)]
+mod tests;
 mod tile;
 mod tiling;
 mod told;
@@ -205,6 +211,9 @@ pub use outbound::Outbound;
 pub use plan::InboundPlan;
 pub use receipt::Receipt;
 pub use refusal::Refusal;
+pub use regions::{Region, Regions};
+pub use segment_error::SegmentError;
+pub use segments::{Route, Segment, Stretch};
 pub use sending::Sending;
 pub use sent_part::SentPart;
 pub use tiling::TilingError;

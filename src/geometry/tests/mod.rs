@@ -5,7 +5,7 @@ mod kv_layout;
 mod page;
 mod refusal;
 mod slice;
-mod window;
+pub(crate) mod window;
 
 use super::*;
 

@@ -7,16 +7,16 @@ use proptest::prelude::*;
 use super::*;
 
 /// What a byte of a page is: side of the cache, layer, head, token, byte of the row.
-type Name = (PlaneKind, u32, u32, u32, u64);
+pub(crate) type Name = (PlaneKind, u32, u32, u32, u64);
 
 /// One plane of one layer: sides that lie one after the other, each with the bytes of a head's row.
-type Sides = Vec<(PlaneKind, u64)>;
+pub(crate) type Sides = Vec<(PlaneKind, u64)>;
 
-const PAGE_TOKENS: u32 = 3;
-const LAYERS: u32 = 4;
+pub(crate) const PAGE_TOKENS: u32 = 3;
+pub(crate) const LAYERS: u32 = 4;
 
 /// A cache of `heads` heads and, said once more and by hand, the planes of one of its layers.
-fn caches(heads: u32) -> Vec<(LayerCache, HeadOrder, Vec<Sides>)> {
+pub(crate) fn caches(heads: u32) -> Vec<(LayerCache, HeadOrder, Vec<Sides>)> {
     use PlaneKind::{Indexer, IndexerScale, K, KScale, Latent, LatentScale, Rope, V, VScale};
     let int8 = ElementFormat::scaled(Dtype::Int8, Scales::every(2, ScaleDtype::Bf16));
     let mut caches = Vec::new();
@@ -57,7 +57,12 @@ fn plane_of_names(sides: &Sides, order: HeadOrder, layers: Range<u32>, heads: &R
 }
 
 /// The page of a slice, plane by plane.
-fn page_of_names(planes: &[Sides], order: HeadOrder, layer_planes: LayerPlanes, slice: &Slice) -> Vec<Vec<Name>> {
+pub(crate) fn page_of_names(
+    planes: &[Sides],
+    order: HeadOrder,
+    layer_planes: LayerPlanes,
+    slice: &Slice,
+) -> Vec<Vec<Name>> {
     let of = |layers: Range<u32>| {
         planes.iter().map(move |sides| plane_of_names(sides, order, layers.clone(), &slice.heads()))
     };

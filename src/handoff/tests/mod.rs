@@ -1,0 +1,3 @@
+//! White-box tests of the handoff.
+
+mod segments;
