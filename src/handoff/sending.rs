@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::geometry::Slice;
+use crate::handle::PageHandle;
 use crate::handoff::verdict::tokens_in_page;
 use crate::handoff::{Checksum, Offer, Receipt, SentPart};
 use crate::id::TransferId;
@@ -86,6 +87,15 @@ impl Sending {
     #[must_use]
     pub fn destination(&self, ordinal: u32) -> Option<u128> {
         self.offer.destinations().get(ordinal as usize).copied()
+    }
+
+    /// Returns the index in the receiver's pool of every page, in sequence order: what a
+    /// [`Stretch`](super::Stretch) takes.
+    #[must_use]
+    pub fn destination_pages(&self) -> Vec<u32> {
+        // each was found to be a handle before the transfer began
+        let handles = self.offer.destinations().iter().filter_map(|bits| PageHandle::<()>::from_bits(*bits));
+        handles.map(|handle| handle.index()).collect()
     }
 
     /// Returns how pages are digested.

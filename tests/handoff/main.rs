@@ -14,5 +14,6 @@ mod receiver;
 mod registry;
 mod sender;
 mod streaming;
+mod transport;
 mod world;
 mod writers;
