@@ -234,7 +234,7 @@ fn many_threads_that_end_one_dead_holder_end_it_once() {
     let (pool, mut kv) = stage();
     let mut holder = Holder::start();
     holder.kill();
-    let rounds: u64 = 2_000;
+    let rounds: u64 = 5_000;
     for _ in 0..rounds {
         let ticket = kv.pin_write(0..4, HolderId(1), None).unwrap();
         name(&pool, ticket, holder.process()).unwrap();
@@ -242,7 +242,7 @@ fn many_threads_that_end_one_dead_holder_end_it_once() {
         let together = || {
             ready.fetch_add(1, Ordering::Relaxed);
             while ready.load(Ordering::Relaxed) < 2 {
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
         };
         let (one, two) = std::thread::scope(|s| {

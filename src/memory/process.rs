@@ -22,8 +22,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// No process has the number: it ended and was waited for, or never was.
-    #[error("there is no process {process_id}; it ended before, and so did all it did to pages")]
+    /// No process has the number.
+    #[error("there is no process {process_id}; it ended and was waited for, or never was")]
     NotThere {
         /// The number asked for.
         process_id: u32,
