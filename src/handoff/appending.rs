@@ -19,7 +19,6 @@ impl<'a, M: PageMemory> Appending<'a, M> {
     }
 
     /// Returns the reservation, to look at.
-    #[must_use]
     pub const fn reservation(&self) -> &Reservation<M> {
         self.reservation
     }

@@ -7,14 +7,15 @@ use crate::admission::Rejected;
 use crate::error::{Refused, WriteError};
 use crate::filling::Filling;
 use crate::geometry::LayoutError;
-use crate::handoff::accept::{AcceptError, NotAccepted, NotYet};
+use crate::handoff::bytes::tile::{Tile, Via};
 use crate::handoff::fit::check_pool;
-use crate::handoff::tile::{Tile, Via};
-use crate::handoff::told::Told;
-use crate::handoff::verdict::Expected;
+use crate::handoff::offer::tiling::check_tiling;
+use crate::handoff::receipt::told::Told;
+use crate::handoff::verdict::expected::Expected;
+use crate::handoff::verdict::verify::verify;
 use crate::handoff::{
-    InboundError, InboundPlan, LandError, Landing, Offer, OpenError, Receipt, Refusal, Side, UnfitPool, WriterError,
-    tiling, verify,
+    AcceptError, InboundError, InboundPlan, LandError, Landing, NotAccepted, NotYet, Offer, OpenError, Receipt,
+    Refusal, Side, UnfitPool, WriterError,
 };
 use crate::id::{OwnerId, TransferId};
 use crate::memory::PageMemory;
@@ -293,7 +294,7 @@ impl<M: PageMemory> Inbound<M> {
             return Err(AcceptError::NotYet(NotYet::new(self, error)));
         }
         let Self { filling, expected, tiles, .. } = self;
-        let verdict = filling.finish(|right| verify::verify(right, &expected, &tiles));
+        let verdict = filling.finish(|right| verify(right, &expected, &tiles));
         verdict.map(Reservation::end_transfer).map_err(|(reservation, error)| {
             let rejected = reservation.reject(error.clone());
             AcceptError::Refused(NotAccepted::new(expected.transfer, error, rejected))
@@ -347,7 +348,7 @@ fn find(tiles: &mut [Tile], writer: HolderId) -> Result<&mut Tile, WriterError> 
 fn check_open<M: PageMemory>(reservation: &Reservation<M>, plan: &InboundPlan) -> Result<Vec<Tile>, OpenError> {
     let pool = reservation.pool().geometry();
     check_pool::<M>(pool, &plan.model, &plan.slice)?;
-    tiling::check(&plan.writers, &plan.slice)?;
+    check_tiling(&plan.writers, &plan.slice)?;
     plan.checksum.check_key(plan.key.as_ref())?;
     let (tokens, reserved_tokens) = (plan.tokens, reservation.reserved_tokens());
     if tokens > reserved_tokens {

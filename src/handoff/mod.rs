@@ -16,17 +16,17 @@
 //!   else:     Rejected; the pages are cleaned and were never readable
 //! ```
 //!
-//! | file | owns |
+//! | where | what |
 //! |---|---|
-//! | `plan`, `tiling` | what a receiver wants, and whether its writers send exactly that |
-//! | `offer`, `receipt`, `refusal`, `writer`, `sent_part` | the messages, as values |
-//! | `inbound`, `landing`, `tile`, `coverage`, `told` | the receiver: bytes and claims, each counted once |
-//! | `verdict`, `verify`, `accept` | the comparison, and its three answers |
-//! | `outbound`, `check`, `sending`, `pass`, `appending` | the sender |
-//! | `regions`, `segments` | addresses for a transport, and what proves that a writer has stopped |
-//! | `moves` | both ends in one process |
-//! | `digest` | what bytes are compared by |
+//! | `offer/` | what is wanted: [`InboundPlan`], [`Offer`] and its [`Writer`]s; the sender's check of it, and what it [sends](Sending) |
+//! | `bytes/` | where they go: [`Landing`] within the process, [`Segment`]s for a transport |
+//! | `receipt/` | what was sent: [`Receipt`] and its [`SentPart`]s; each counted once |
+//! | `verdict/` | the comparison, and its three answers: a reservation, [`NotYet`], [`NotAccepted`] |
+//! | `inbound`, `outbound` | the two ends; `appending` is what a sender may still add |
+//! | `refusal` | the end, said to the other side |
+//! | `digest/` | what bytes are compared by |
 //! | [`wire`] | the messages as bytes |
+//! | `moves` | both ends in one process |
 //!
 //! **Invariants**
 //! - The reservation lies inside the inbound until it is accepted, so that nothing can be read of it before.
@@ -168,57 +168,33 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod accept;
 mod appending;
-mod check;
-mod coverage;
+mod bytes;
 mod digest;
 mod error;
 mod fit;
 mod inbound;
-mod landing;
 mod moves;
 mod offer;
 mod outbound;
-mod pass;
-mod plan;
 mod receipt;
 mod refusal;
-mod regions;
-mod segment_error;
-mod segments;
-mod sending;
-mod sent_part;
 #[cfg(test)]
 mod tests;
-mod tile;
-mod tiling;
-mod told;
 mod verdict;
-mod verify;
 pub mod wire;
-mod writer;
 
-pub use accept::{AcceptError, NotAccepted, NotYet};
 pub use appending::Appending;
+pub use bytes::{Landed, Landing, Region, Regions, Route, Segment, SegmentError, Stretch};
 pub use digest::{Checksum, Digest, DigestError, DigestKey, Digester, PageDigester};
 pub use error::{LandError, OpenError, OutboundError, SealError, UnfitPool, WriterError};
 pub use inbound::{Inbound, Received};
-pub use landing::{Landed, Landing};
 pub use moves::MoveError;
-pub use offer::Offer;
+pub use offer::{InboundPlan, Offer, Sending, TilingError, Writer};
 pub use outbound::Outbound;
-pub use plan::InboundPlan;
-pub use receipt::Receipt;
+pub use receipt::{Receipt, SentPart};
 pub use refusal::Refusal;
-pub use regions::{Region, Regions};
-pub use segment_error::SegmentError;
-pub use segments::{Route, Segment, Stretch};
-pub use sending::Sending;
-pub use sent_part::SentPart;
-pub use tiling::TilingError;
-pub use verdict::InboundError;
+pub use verdict::{AcceptError, InboundError, NotAccepted, NotYet};
 pub use wire::{Message, MessageKind, WireError};
-pub use writer::Writer;
 
 pub use crate::transfer::Side;

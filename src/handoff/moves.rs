@@ -10,9 +10,9 @@ use thiserror::Error;
 use crate::error::{ReadError, Refused, WriteError};
 use crate::filling::Filling;
 use crate::geometry::{PageGeometry, PlaneWindow};
-use crate::handoff::pass::{Onto, Pass};
-use crate::handoff::verdict::tokens_in_page;
-use crate::handoff::verify::Reader;
+use crate::handoff::bytes::pass::{Onto, Pass};
+use crate::handoff::verdict::expected::tokens_in_page;
+use crate::handoff::verdict::verify::Reader;
 use crate::handoff::{Checksum, Digest, Digester};
 use crate::id::OwnerId;
 use crate::memory::PageMemory;
@@ -35,9 +35,9 @@ pub enum MoveError {
     #[error("pages of {} cannot move to pages of {}; make both pools of one geometry", expected.fingerprint(), found.fingerprint())]
     Geometry {
         /// Shape of the source's pages.
-        expected: PageGeometry,
+        expected: Box<PageGeometry>,
         /// Shape of the target's.
-        found: PageGeometry,
+        found: Box<PageGeometry>,
     },
     /// The target is too small.
     #[error("{written_tokens} tokens are to move, the target has room for {reserved_tokens}; grow it first")]
@@ -111,7 +111,10 @@ impl<M: PageMemory> Reservation<M> {
                 self.release();
                 Ok(target)
             }
-            Err((target, error)) => Err(Refused::new((self, target), error)),
+            Err(refused) => {
+                let (target, error) = refused.into_parts();
+                Err(Refused::new((self, target), error))
+            }
         }
     }
 }
@@ -122,7 +125,7 @@ fn check<M: PageMemory, N: PageMemory>(source: &Reservation<M>, target: &Reserva
     }
     let (expected, found) = (source.pool().geometry(), target.pool().geometry());
     if expected != found {
-        return Err(MoveError::Geometry { expected: expected.clone(), found: found.clone() });
+        return Err(MoveError::Geometry { expected: Box::new(expected.clone()), found: Box::new(found.clone()) });
     }
     let (written_tokens, reserved_tokens) = (source.written_tokens(), target.reserved_tokens());
     if written_tokens > reserved_tokens {
@@ -137,18 +140,18 @@ fn check<M: PageMemory, N: PageMemory>(source: &Reservation<M>, target: &Reserva
 fn fill<M: PageMemory, N: PageMemory>(
     source: &Reservation<M>,
     target: Reservation<N>,
-) -> Result<Reservation<N>, (Reservation<N>, MoveError)> {
+) -> Result<Reservation<N>, Refused<Reservation<N>, MoveError>> {
     let tokens = source.written_tokens();
     let mut filling = match Filling::begin(target, tokens) {
         Ok(filling) => filling,
         Err(refused) => {
             let (target, error) = refused.into_parts();
-            return Err((target, error.into()));
+            return Err(Refused::new(target, error.into()));
         }
     };
     let geometry = source.pool().geometry();
     let Some(transfer) = filling.reservation().open_transfer(Side::Receiver) else {
-        return Err((filling.abandon(), WriteError::Revoked.into()));
+        return Err(Refused::new(filling.abandon(), WriteError::Revoked.into()));
     };
     let Ok(digester) = Digester::over(Checksum::Xxh3, None, transfer, geometry.fingerprint()) else {
         unreachable!("every build has the kind, which takes no key")
@@ -168,7 +171,7 @@ fn fill<M: PageMemory, N: PageMemory>(
     let committed_tokens = source.committed_tokens();
     moved
         .map(|target| target.end_transfer().with_committed(committed_tokens))
-        .map_err(|(target, error)| (target.end_transfer(), error))
+        .map_err(|(target, error)| Refused::new(target.end_transfer(), error))
 }
 
 /// Copies all written tokens, and answers their digests, page by page.

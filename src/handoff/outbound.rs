@@ -9,9 +9,9 @@ use crate::admission::Rejected;
 use crate::error::{ReadError, Refused, TicketError};
 use crate::geometry::{ModelLayout, Slice};
 use crate::handle::PageHandle;
-use crate::handoff::check::check_offer;
+use crate::handoff::bytes::pass::{self, Dry, Within};
 use crate::handoff::fit::check_pool;
-use crate::handoff::pass::{self, Dry, Within};
+use crate::handoff::offer::check::check_offer;
 use crate::handoff::{
     Appending, DigestKey, Landing, Offer, OutboundError, Receipt, Refusal, SealError, Sending, SentPart, Writer,
 };

@@ -162,9 +162,8 @@ fn a_rank_that_sends_another_ranks_slice_is_refused() {
         let mut landing = inbound.landing(HolderId(1)).expect("it lands");
         let geometry = model.geometry(&low).expect("of the model");
         for page in 0..2 {
-            let bytes = planes_of(&model, &low, 8, page * 4..page * 4 + 4);
-            for plane in 0..geometry.planes().len() {
-                landing.put(page as u32, plane, 0..4, &bytes[plane]).expect("as many bytes");
+            for (plane, bytes) in planes_of(&model, &low, 8, page * 4..page * 4 + 4).iter().enumerate() {
+                landing.put(page as u32, plane, 0..4, bytes).expect("as many bytes");
             }
         }
         drop(landing);

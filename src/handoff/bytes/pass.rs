@@ -5,16 +5,16 @@ use std::ops::Range;
 use crate::access::{PageView, WriteBorrow};
 use crate::error::{ReadError, WriteError};
 use crate::geometry::{LayoutError, PlaneWindow, Slice};
-use crate::handoff::landing::{Landed, Landing};
-use crate::handoff::tile::Target;
-use crate::handoff::verdict::tokens_in_page;
+use crate::handoff::bytes::landing::{Landed, Landing};
+use crate::handoff::bytes::tile::Target;
+use crate::handoff::verdict::expected::tokens_in_page;
 use crate::handoff::{
     Checksum, Digest, DigestError, Digester, LandError, Outbound, OutboundError, PageDigester, Sending, SentPart,
 };
 use crate::memory::PageMemory;
 
 /// Where the bytes go. Planes are those of the part that is sent.
-pub(super) trait Sink {
+pub(in crate::handoff) trait Sink {
     type Error;
 
     /// Makes ready for parts of some layers.
@@ -34,14 +34,14 @@ pub(super) trait Sink {
 
 /// A run of a plane of a page.
 #[derive(Clone, Copy)]
-pub(super) struct At {
-    pub(super) page: u32,
-    pub(super) plane: usize,
-    pub(super) run: u32,
+pub(in crate::handoff) struct At {
+    pub(in crate::handoff) page: u32,
+    pub(in crate::handoff) plane: usize,
+    pub(in crate::handoff) run: u32,
 }
 
 /// Nowhere: a pass that only digests.
-pub(super) struct Dry;
+pub(in crate::handoff) struct Dry;
 
 impl Sink for Dry {
     type Error = LandError;
@@ -56,9 +56,9 @@ impl Sink for Dry {
 }
 
 /// Onto pages of the same shape.
-pub(super) struct Onto<'a, N: PageMemory> {
-    pub(super) right: WriteBorrow<'a, N>,
-    pub(super) windows: Vec<PlaneWindow>,
+pub(in crate::handoff) struct Onto<'a, N: PageMemory> {
+    pub(in crate::handoff) right: WriteBorrow<'a, N>,
+    pub(in crate::handoff) windows: Vec<PlaneWindow>,
 }
 
 impl<N: PageMemory> Sink for Onto<'_, N> {
@@ -74,13 +74,13 @@ impl<N: PageMemory> Sink for Onto<'_, N> {
 }
 
 /// Into the pages of an inbound of this process.
-pub(super) struct Within<'l, 'a, N: PageMemory> {
+pub(in crate::handoff) struct Within<'l, 'a, N: PageMemory> {
     landing: &'l mut Landing<'a, N>,
     targets: Vec<Target>,
 }
 
 impl<'l, 'a, N: PageMemory> Within<'l, 'a, N> {
-    pub(super) const fn new(landing: &'l mut Landing<'a, N>) -> Self {
+    pub(in crate::handoff) const fn new(landing: &'l mut Landing<'a, N>) -> Self {
         Self { landing, targets: Vec::new() }
     }
 }
@@ -107,7 +107,7 @@ impl<N: PageMemory> Sink for Within<'_, '_, N> {
 }
 
 /// Sends some layers of some pages to a sink, and digests them if the receiver wants that.
-pub(super) fn run<M: PageMemory>(
+pub(in crate::handoff) fn run<M: PageMemory>(
     outbound: &Outbound<M>,
     sending: &Sending,
     layers: Range<u32>,
@@ -161,7 +161,7 @@ fn check_part<M: PageMemory>(
 }
 
 /// The pages of one part, one after the other.
-pub(super) struct Pass<'s, S: Sink> {
+pub(in crate::handoff) struct Pass<'s, S: Sink> {
     sources: Vec<PlaneWindow>,
     sink: &'s mut S,
     digester: Option<Digester>,
@@ -169,16 +169,16 @@ pub(super) struct Pass<'s, S: Sink> {
 }
 
 impl<'s, S: Sink> Pass<'s, S> {
-    pub(super) fn new(sources: Vec<PlaneWindow>, sink: &'s mut S, digester: Option<Digester>) -> Self {
+    pub(in crate::handoff) fn new(sources: Vec<PlaneWindow>, sink: &'s mut S, digester: Option<Digester>) -> Self {
         Self { sources, sink, digester, digests: Vec::new() }
     }
 
-    pub(super) fn into_digests(self) -> Vec<Digest> {
+    pub(in crate::handoff) fn into_digests(self) -> Vec<Digest> {
         self.digests
     }
 
     /// Digests a page, and sends it if it is to be sent and wanted.
-    pub(super) fn page<M: PageMemory, E: From<ReadError> + From<S::Error>>(
+    pub(in crate::handoff) fn page<M: PageMemory, E: From<ReadError> + From<S::Error>>(
         &mut self,
         ordinal: u32,
         view: &PageView<'_, M>,

@@ -6,13 +6,13 @@
 use crate::access::WriteBorrow;
 use crate::error::WriteError;
 use crate::geometry::PlaneWindow;
-use crate::handoff::tile::Tile;
-use crate::handoff::verdict::Expected;
+use crate::handoff::bytes::tile::Tile;
+use crate::handoff::verdict::expected::Expected;
 use crate::handoff::{Digest, Digester, InboundError, SentPart};
 use crate::memory::PageMemory;
 
 /// Compares the digests of all parts of all writers.
-pub(super) fn verify<M: PageMemory>(
+pub(in crate::handoff) fn verify<M: PageMemory>(
     right: &mut WriteBorrow<'_, M>,
     expected: &Expected,
     tiles: &[Tile],
@@ -54,18 +54,22 @@ fn verify_part<M: PageMemory>(
 }
 
 /// Reads and digests pages of a right, written or not.
-pub(super) struct Reader<'r, 'a, M: PageMemory> {
+pub(in crate::handoff) struct Reader<'r, 'a, M: PageMemory> {
     right: &'r mut WriteBorrow<'a, M>,
     digester: Digester,
     windows: Vec<PlaneWindow>,
 }
 
 impl<'r, 'a, M: PageMemory> Reader<'r, 'a, M> {
-    pub(super) const fn new(right: &'r mut WriteBorrow<'a, M>, digester: Digester, windows: Vec<PlaneWindow>) -> Self {
+    pub(in crate::handoff) const fn new(
+        right: &'r mut WriteBorrow<'a, M>,
+        digester: Digester,
+        windows: Vec<PlaneWindow>,
+    ) -> Self {
         Self { right, digester, windows }
     }
 
-    pub(super) fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, WriteError> {
+    pub(in crate::handoff) fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, WriteError> {
         let mut digest = self.digester.page(page, tokens);
         for window in &self.windows {
             for run in 0..window.runs() {

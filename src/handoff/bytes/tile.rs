@@ -3,15 +3,15 @@
 //! *Owns* the progress of one writer. *Does not know* the pages' bytes.
 
 use crate::geometry::{LayerPlanes, LayoutError, ModelLayout, PlaneWindow, Slice};
-use crate::handoff::coverage::{Coverage, Missing};
-use crate::handoff::told::Grid;
-use crate::handoff::verdict::Expected;
+use crate::handoff::bytes::coverage::{Coverage, Missing};
+use crate::handoff::receipt::told::Grid;
+use crate::handoff::verdict::expected::Expected;
 use crate::handoff::{InboundError, Writer};
 use crate::ticket::TicketId;
 
 /// How a writer's bytes come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Via {
+pub(in crate::handoff) enum Via {
     /// It has not begun.
     Nothing,
     /// By a landing, which counts them.
@@ -23,32 +23,37 @@ pub(super) enum Via {
 /// Where the bytes of one plane of a part go, and what is counted for it: one unit for each plane of each layer, whether
 /// layers have planes of their own or share them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
-    pub(super) window: PlaneWindow,
+pub(in crate::handoff) struct Target {
+    pub(in crate::handoff) window: PlaneWindow,
     first_unit: usize,
     unit_step: usize,
     unit_count: usize,
 }
 
 impl Target {
-    pub(super) fn units(&self) -> impl Iterator<Item = usize> + Clone + use<> {
+    pub(in crate::handoff) fn units(&self) -> impl Iterator<Item = usize> + Clone + use<> {
         (self.first_unit..).step_by(self.unit_step).take(self.unit_count)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Tile {
-    pub(super) writer: Writer,
+pub(in crate::handoff) struct Tile {
+    pub(in crate::handoff) writer: Writer,
     /// One for each plane of the writer's slice.
-    pub(super) targets: Vec<Target>,
-    pub(super) via: Via,
-    pub(super) landed: Coverage,
-    pub(super) told: Grid,
+    pub(in crate::handoff) targets: Vec<Target>,
+    pub(in crate::handoff) via: Via,
+    pub(in crate::handoff) landed: Coverage,
+    pub(in crate::handoff) told: Grid,
     layer_units: usize,
 }
 
 impl Tile {
-    pub(super) fn new(model: &ModelLayout, receiver: &Slice, writer: &Writer, pages: u32) -> Result<Self, LayoutError> {
+    pub(in crate::handoff) fn new(
+        model: &ModelLayout,
+        receiver: &Slice,
+        writer: &Writer,
+        pages: u32,
+    ) -> Result<Self, LayoutError> {
         let slice = writer.slice();
         let targets = targets(model, receiver, slice, slice)?;
         let layer_units = layer_units(model, slice)?;
@@ -58,13 +63,13 @@ impl Tile {
     }
 
     /// The layer and the plane of it that a unit is.
-    pub(super) fn place_of(&self, unit: usize) -> (u32, usize) {
+    pub(in crate::handoff) fn place_of(&self, unit: usize) -> (u32, usize) {
         // fewer units than the model has layers and planes
         (self.writer.slice().layers().start + (unit / self.layer_units) as u32, unit % self.layer_units)
     }
 
     /// What this writer did wrong: nothing can mend it.
-    pub(super) fn find_wrong(&self) -> Result<(), InboundError> {
+    pub(in crate::handoff) fn find_wrong(&self) -> Result<(), InboundError> {
         let Some(overlap) = self.landed.first_overlap().cloned() else { return Ok(()) };
         let writer = self.writer.holder();
         let ((layer, plane), page) = (self.place_of(overlap.unit), overlap.page);
@@ -72,7 +77,7 @@ impl Tile {
     }
 
     /// What is still to come from this writer.
-    pub(super) fn find_missing(&self, expected: &Expected) -> Result<(), InboundError> {
+    pub(in crate::handoff) fn find_missing(&self, expected: &Expected) -> Result<(), InboundError> {
         let writer = self.writer.holder();
         if let Some((layer, page)) = self.told.first_untold() {
             return Err(InboundError::Untold { writer, page, layer });
@@ -106,7 +111,7 @@ fn layer_units(model: &ModelLayout, slice: &Slice) -> Result<usize, LayoutError>
 }
 
 /// Where each plane of a part goes, which has some layers of a writer's slice and all of its heads.
-pub(super) fn targets(
+pub(in crate::handoff) fn targets(
     model: &ModelLayout,
     receiver: &Slice,
     tile: &Slice,

@@ -8,7 +8,7 @@ use crate::handoff::{Checksum, DigestKey, Writer};
 /// Says what an inbound expects.
 ///
 /// At first one writer sends all of the receiver's slice, pages are digested with [`Checksum::Xxh3`], and batches have no
-/// limit. [`Inbound::open`](super::Inbound::open) checks it.
+/// limit. [`Inbound::open`](crate::handoff::Inbound::open) checks it.
 ///
 /// # Examples
 ///
@@ -29,13 +29,13 @@ use crate::handoff::{Checksum, DigestKey, Writer};
 #[derive(Clone, Debug)]
 #[must_use = "a plan opens an inbound"]
 pub struct InboundPlan {
-    pub(super) model: ModelLayout,
-    pub(super) slice: Slice,
-    pub(super) tokens: u64,
-    pub(super) writers: Vec<Writer>,
-    pub(super) checksum: Checksum,
-    pub(super) key: Option<DigestKey>,
-    pub(super) batch_pages: NonZeroU32,
+    pub(in crate::handoff) model: ModelLayout,
+    pub(in crate::handoff) slice: Slice,
+    pub(in crate::handoff) tokens: u64,
+    pub(in crate::handoff) writers: Vec<Writer>,
+    pub(in crate::handoff) checksum: Checksum,
+    pub(in crate::handoff) key: Option<DigestKey>,
+    pub(in crate::handoff) batch_pages: NonZeroU32,
 }
 
 impl InboundPlan {

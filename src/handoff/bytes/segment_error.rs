@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-use super::Side;
 use crate::geometry::{LayoutError, PageGeometry};
+use crate::transfer::Side;
 
 /// Says why the places of pages do not make up regions, a route or segments.
 ///

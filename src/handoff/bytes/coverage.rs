@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// What a part is to what landed before.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(in crate::handoff) enum Part {
     /// None of it landed.
     New,
     /// Exactly this part landed.
@@ -19,24 +19,24 @@ pub(super) enum Part {
 
 /// Two different parts for the same tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Overlap {
-    pub(super) page: u32,
-    pub(super) unit: usize,
-    pub(super) landed: Range<u32>,
-    pub(super) sent: Range<u32>,
+pub(in crate::handoff) struct Overlap {
+    pub(in crate::handoff) page: u32,
+    pub(in crate::handoff) unit: usize,
+    pub(in crate::handoff) landed: Range<u32>,
+    pub(in crate::handoff) sent: Range<u32>,
 }
 
 /// A unit of a page of which something is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Missing {
-    pub(super) page: u32,
-    pub(super) unit: usize,
-    pub(super) landed_tokens: u32,
+pub(in crate::handoff) struct Missing {
+    pub(in crate::handoff) page: u32,
+    pub(in crate::handoff) unit: usize,
+    pub(in crate::handoff) landed_tokens: u32,
 }
 
 /// Parts by page and unit.
 #[derive(Debug)]
-pub(super) struct Coverage {
+pub(in crate::handoff) struct Coverage {
     units: usize,
     /// landed in one part, whole
     whole: Box<[bool]>,
@@ -46,7 +46,7 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    pub(super) fn new(pages: u32, units: usize) -> Self {
+    pub(in crate::handoff) fn new(pages: u32, units: usize) -> Self {
         let whole = vec![false; pages as usize * units].into();
         Self { units, whole, parts: BTreeMap::new(), first_overlap: None }
     }
@@ -57,7 +57,13 @@ impl Coverage {
 
     /// Compares a part of a page of `page_tokens` expected tokens with what landed, and remembers the first that overlaps.
     /// The part is not empty, and in range.
-    pub(super) fn compare(&mut self, page: u32, unit: usize, tokens: &Range<u32>, page_tokens: u32) -> Part {
+    pub(in crate::handoff) fn compare(
+        &mut self,
+        page: u32,
+        unit: usize,
+        tokens: &Range<u32>,
+        page_tokens: u32,
+    ) -> Part {
         let slot = self.slot(page, unit);
         let landed = if self.whole[slot] {
             Some(0..page_tokens)
@@ -77,7 +83,7 @@ impl Coverage {
     }
 
     /// Compares a part of several units: it is the same again only if it is in each of them.
-    pub(super) fn compare_all(
+    pub(in crate::handoff) fn compare_all(
         &mut self,
         page: u32,
         units: impl Iterator<Item = usize>,
@@ -104,12 +110,12 @@ impl Coverage {
     }
 
     /// The first part that was sent over another one.
-    pub(super) const fn first_overlap(&self) -> Option<&Overlap> {
+    pub(in crate::handoff) const fn first_overlap(&self) -> Option<&Overlap> {
         self.first_overlap.as_ref()
     }
 
     /// Notes a part that is new.
-    pub(super) fn note(&mut self, page: u32, unit: usize, tokens: Range<u32>, page_tokens: u32) {
+    pub(in crate::handoff) fn note(&mut self, page: u32, unit: usize, tokens: Range<u32>, page_tokens: u32) {
         let slot = self.slot(page, unit);
         if tokens == (0..page_tokens) {
             self.whole[slot] = true;
@@ -126,7 +132,7 @@ impl Coverage {
     }
 
     /// The first unit of a page of which less than `tokens_of(page)` tokens landed.
-    pub(super) fn first_missing(&self, tokens_of: impl Fn(u32) -> u32) -> Option<Missing> {
+    pub(in crate::handoff) fn first_missing(&self, tokens_of: impl Fn(u32) -> u32) -> Option<Missing> {
         self.whole.iter().enumerate().filter(|(_, whole)| !**whole).find_map(|(slot, _)| {
             let (page, unit) = ((slot / self.units) as u32, slot % self.units);
             let landed_tokens = self.landed_in_parts(slot);
@@ -135,13 +141,13 @@ impl Coverage {
     }
 
     /// Says whether every unit of a page landed, whole.
-    pub(super) fn is_complete(&self, page: u32, tokens: u32) -> bool {
+    pub(in crate::handoff) fn is_complete(&self, page: u32, tokens: u32) -> bool {
         let mut slots = (0..self.units).map(|unit| self.slot(page, unit));
         slots.all(|slot| self.whole[slot] || self.landed_in_parts(slot) == tokens)
     }
 
     /// Pages of which every unit landed, whole.
-    pub(super) fn complete_pages(&self, tokens_of: impl Fn(u32) -> u32) -> u32 {
+    pub(in crate::handoff) fn complete_pages(&self, tokens_of: impl Fn(u32) -> u32) -> u32 {
         // as many as the reservation has, which an index counts
         let pages = (self.whole.len() / self.units) as u32;
         (0..pages).filter(|page| self.is_complete(*page, tokens_of(*page))).count() as u32

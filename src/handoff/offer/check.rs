@@ -4,12 +4,15 @@
 
 use crate::geometry::Slice;
 use crate::handle::PageHandle;
-use crate::handoff::tiling::lies_within;
+use crate::handoff::offer::tiling::lies_within;
 use crate::handoff::{Checksum, Offer, Outbound, OutboundError};
 use crate::memory::PageMemory;
 
 /// Compares, and answers what this sender is to send.
-pub(super) fn check_offer<M: PageMemory>(sealed: &Outbound<M>, offer: &Offer) -> Result<Slice, OutboundError> {
+pub(in crate::handoff) fn check_offer<M: PageMemory>(
+    sealed: &Outbound<M>,
+    offer: &Offer,
+) -> Result<Slice, OutboundError> {
     if offer.owner() != sealed.owner() {
         return Err(OutboundError::Owner { expected: sealed.owner(), found: offer.owner() });
     }

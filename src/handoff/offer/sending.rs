@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use crate::geometry::Slice;
 use crate::handle::PageHandle;
-use crate::handoff::verdict::tokens_in_page;
+use crate::handoff::verdict::expected::tokens_in_page;
 use crate::handoff::{Checksum, Offer, Receipt, SentPart};
 use crate::id::TransferId;
 use crate::ticket::HolderId;
 
 /// What one sender sends for one offer: its slice, page by page, in batches that the receiver allows.
 ///
-/// A plain value, made by [`Outbound::start`](super::Outbound::start) from an offer that fits what is sealed, and good for
+/// A plain value, made by [`Outbound::start`](crate::handoff::Outbound::start) from an offer that fits what is sealed, and good for
 /// that outbound alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "what was started is sent by `copy`, or by the engine itself"]
@@ -24,12 +24,12 @@ pub struct Sending {
 
 impl Sending {
     /// The caller checked the offer.
-    pub(super) const fn new(offer: Offer, outbound: TransferId, writer: HolderId, slice: Slice) -> Self {
+    pub(in crate::handoff) const fn new(offer: Offer, outbound: TransferId, writer: HolderId, slice: Slice) -> Self {
         Self { offer, outbound, writer, slice }
     }
 
     /// The outbound that it is for.
-    pub(super) const fn outbound(&self) -> TransferId {
+    pub(in crate::handoff) const fn outbound(&self) -> TransferId {
         self.outbound
     }
 
@@ -90,7 +90,7 @@ impl Sending {
     }
 
     /// Returns the index in the receiver's pool of every page, in sequence order: what a
-    /// [`Stretch`](super::Stretch) takes.
+    /// [`Stretch`](crate::handoff::Stretch) takes.
     #[must_use]
     pub fn destination_pages(&self) -> Vec<u32> {
         // each was found to be a handle before the transfer began
@@ -104,8 +104,8 @@ impl Sending {
         self.offer.checksum()
     }
 
-    /// Says what was sent, in parts that [`Outbound::copy`](super::Outbound::copy) or
-    /// [`Outbound::digest`](super::Outbound::digest) made, or the engine itself. A sender that streams gives several
+    /// Says what was sent, in parts that [`Outbound::copy`](crate::handoff::Outbound::copy) or
+    /// [`Outbound::digest`](crate::handoff::Outbound::digest) made, or the engine itself. A sender that streams gives several
     /// receipts, each for other parts.
     pub fn receipt(&self, parts: Vec<SentPart>) -> Receipt {
         let (offer, pages) = (&self.offer, self.all_pages().end);

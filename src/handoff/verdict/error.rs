@@ -1,17 +1,13 @@
-//! The end of a handoff: whether what arrived is what was reserved.
-//!
-//! *Owns* what the receiver expects, the comparison of a receipt with it, and the errors. *Does not know* how bytes are
-//! reached, nor what landed before.
+//! In what an arrival can differ from what was reserved.
 
-use std::num::NonZeroU32;
 use std::ops::Range;
 
 use thiserror::Error;
 
 use crate::error::WriteError;
-use crate::geometry::{Fingerprint, ModelLayout, Slice};
+use crate::geometry::{ModelLayout, Slice};
 use crate::handoff::error::{Named, Part};
-use crate::handoff::{Checksum, Digest, DigestError, DigestKey, Digester, Receipt, SentPart};
+use crate::handoff::{Checksum, Digest};
 use crate::id::{OwnerId, TransferId};
 use crate::ticket::{HolderId, TicketId};
 
@@ -235,139 +231,4 @@ pub enum InboundError {
     /// The pages can no longer be read or written: the owner was reclaimed, or the memory refused.
     #[error(transparent)]
     Write(#[from] WriteError),
-}
-
-/// What a receiver reserved and waits for.
-#[derive(Debug)]
-pub(super) struct Expected {
-    pub(super) transfer: TransferId,
-    pub(super) owner: OwnerId,
-    pub(super) model: ModelLayout,
-    pub(super) slice: Slice,
-    pub(super) tokens: u64,
-    pub(super) held_tokens: u64,
-    pub(super) pages: u32,
-    pub(super) checksum: Checksum,
-    pub(super) key: Option<DigestKey>,
-    pub(super) batch_pages: NonZeroU32,
-}
-
-/// Tokens in the page with an ordinal, of a sequence of `tokens` tokens; 0 past its end.
-pub(super) fn tokens_in_page(tokens: u64, page_tokens: u32, ordinal: u32) -> u32 {
-    let first = u64::from(ordinal) * u64::from(page_tokens);
-    // at most page_tokens, which is a u32
-    tokens.saturating_sub(first).min(u64::from(page_tokens)) as u32
-}
-
-impl Expected {
-    /// Tokens expected in a page.
-    pub(super) fn tokens_in(&self, ordinal: u32) -> u32 {
-        tokens_in_page(self.tokens, self.model.page_tokens(), ordinal)
-    }
-
-    /// Pages that the receiver holds already.
-    pub(super) fn held_pages(&self) -> u32 {
-        // whole pages, fewer than the reservation has
-        (self.held_tokens / u64::from(self.model.page_tokens())) as u32
-    }
-
-    /// Tokens of a page that have to be sent.
-    pub(super) fn tokens_to_land(&self, ordinal: u32) -> u32 {
-        if ordinal < self.held_pages() { 0 } else { self.tokens_in(ordinal) }
-    }
-
-    /// Begins the digests of a slice.
-    pub(super) fn digester(&self, meaning: Fingerprint) -> Result<Digester, DigestError> {
-        Digester::over(self.checksum, self.key.as_ref(), self.transfer, meaning)
-    }
-
-    /// Compares what is the same in all receipts of the handoff.
-    pub(super) fn judge_head(&self, receipt: &Receipt) -> Result<(), InboundError> {
-        if receipt.owner() != self.owner {
-            return Err(InboundError::Owner { expected: self.owner, found: receipt.owner() });
-        }
-        if *receipt.model() != self.model {
-            let (expected, found) = (Box::new(self.model.clone()), Box::new(receipt.model().clone()));
-            return Err(InboundError::Layout { expected, found });
-        }
-        self.judge_extent(receipt)?;
-        if self.pages == 0 {
-            return Ok(());
-        }
-        if receipt.parts().is_empty() || receipt.checksum() == Checksum::BytesUnverified && self.is_verified() {
-            return Err(InboundError::Unverified { page: 0, plane: 0 });
-        }
-        if receipt.checksum() != self.checksum {
-            return Err(InboundError::Checksum { expected: self.checksum, found: receipt.checksum() });
-        }
-        Ok(())
-    }
-
-    fn judge_extent(&self, receipt: &Receipt) -> Result<(), InboundError> {
-        let (expected_pages, found_pages) = (self.pages, receipt.pages());
-        if found_pages != expected_pages {
-            return Err(InboundError::Pages { expected_pages, found_pages });
-        }
-        let (expected_tokens, found_tokens) = (self.tokens, receipt.tokens());
-        if found_tokens != expected_tokens {
-            return Err(InboundError::Tokens { expected_tokens, found_tokens });
-        }
-        let (expected_tokens, found_tokens) =
-            (self.tokens_in(self.pages.saturating_sub(1)), receipt.last_page_tokens());
-        if found_tokens != expected_tokens {
-            return Err(InboundError::Fill { expected_tokens, found_tokens });
-        }
-        let (expected_tokens, found_tokens) = (self.held_tokens, receipt.held_tokens());
-        if found_tokens != expected_tokens {
-            return Err(InboundError::Held { expected_tokens, found_tokens });
-        }
-        Ok(())
-    }
-
-    /// Whether digests are compared at all.
-    pub(super) fn is_verified(&self) -> bool {
-        self.checksum != Checksum::BytesUnverified
-    }
-
-    /// Compares a part with the slice of its writer.
-    pub(super) fn judge_part(&self, writer: HolderId, tile: &Slice, part: &SentPart) -> Result<(), InboundError> {
-        if part.group() != 0 {
-            return Err(InboundError::Group { expected: 0, found: part.group() });
-        }
-        let (layers, all_layers) = (part.slice().layers(), tile.layers());
-        let of_writer = layers.start >= all_layers.start && layers.end <= all_layers.end;
-        if !of_writer || part.slice().heads() != tile.heads() {
-            let (expected, found) = (tile.clone(), part.slice().clone());
-            return Err(InboundError::Slice { writer, expected, found });
-        }
-        let pages = part.pages();
-        if pages.is_empty() || pages.end > self.pages {
-            return Err(InboundError::NoSuchPages { expected_pages: self.pages, found: pages });
-        }
-        if self.is_verified() { self.judge_digests(part) } else { Ok(()) }
-    }
-
-    fn judge_digests(&self, part: &SentPart) -> Result<(), InboundError> {
-        let (pages, covered) = (part.pages(), part.planes());
-        // A slice of the model has planes: that was checked when the part's was found within the writer's.
-        let planes = self.model.geometry(part.slice()).map_or(0, |geometry| geometry.planes().len() as u32);
-        if covered.start > 0 || covered.end < planes {
-            let plane = if covered.start > 0 { 0 } else { covered.end };
-            return Err(InboundError::Unverified { page: pages.start, plane });
-        }
-        if covered.end > planes {
-            return Err(InboundError::NoSuchPlanes { expected_planes: planes, found: covered });
-        }
-        let (expected_digests, found_digests) = (pages.end - pages.start, part.digests().len() as u64);
-        if found_digests == 0 {
-            return Err(InboundError::Unverified { page: pages.start, plane: 0 });
-        }
-        if found_digests != u64::from(expected_digests) {
-            return Err(InboundError::DigestCount { expected_digests, found_digests });
-        }
-        match part.digests().iter().position(|digest| digest.is_zero()) {
-            Some(at) => Err(InboundError::Unverified { page: pages.start + at as u32, plane: 0 }),
-            None => Ok(()),
-        }
-    }
 }

@@ -9,7 +9,7 @@ use crate::handoff::SentPart;
 
 /// What a part is to those told before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Told {
+pub(in crate::handoff) enum Told {
     /// None of it was told.
     New,
     /// Exactly this part was told, digests and all.
@@ -20,7 +20,7 @@ pub(super) enum Told {
 
 /// The cells of one writer: its layers, and all pages of the handoff.
 #[derive(Debug)]
-pub(super) struct Grid {
+pub(in crate::handoff) struct Grid {
     layers: Range<u32>,
     pages: u32,
     /// One bit a cell, page by page of a layer. Empty until the first part comes.
@@ -30,12 +30,12 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    pub(super) fn new(layers: Range<u32>, pages: u32) -> Self {
+    pub(in crate::handoff) fn new(layers: Range<u32>, pages: u32) -> Self {
         Self { layers, pages, cells: Vec::new(), told_cells: 0, parts: Vec::new() }
     }
 
     /// The parts that were taken, in the order in which they came.
-    pub(super) fn parts(&self) -> &[SentPart] {
+    pub(in crate::handoff) fn parts(&self) -> &[SentPart] {
         &self.parts
     }
 
@@ -53,7 +53,7 @@ impl Grid {
     }
 
     /// Takes a part that lies within the grid, or says what it is.
-    pub(super) fn take(&mut self, part: &SentPart) -> Told {
+    pub(in crate::handoff) fn take(&mut self, part: &SentPart) -> Told {
         let told = |layer| part.pages().find(|page| self.is_told(layer, *page)).map(|page| (layer, page));
         if let Some((layer, page)) = part.slice().layers().find_map(told) {
             return if self.parts.contains(part) { Told::Again } else { Told::Overlap { layer, page } };
@@ -73,7 +73,7 @@ impl Grid {
     }
 
     /// The first layer and page that no part spoke for.
-    pub(super) fn first_untold(&self) -> Option<(u32, u32)> {
+    pub(in crate::handoff) fn first_untold(&self) -> Option<(u32, u32)> {
         if self.told_cells == self.cell_count() {
             return None;
         }

@@ -8,7 +8,7 @@ use crate::ticket::HolderId;
 /// Says what one writer sent: prefill to decode.
 ///
 /// A plain value that proves nothing: the receiver compares it with what it reserved, with what landed and with the receipts
-/// before it, in [`Inbound::receive`](super::Inbound::receive). A writer that streams sends several, each for other parts;
+/// before it, in [`Inbound::receive`](crate::handoff::Inbound::receive). A writer that streams sends several, each for other parts;
 /// the head is the same in all of them. What is not said counts as nothing, which fits no reservation of tokens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a receipt is a message to the receiver"]
@@ -116,7 +116,6 @@ impl Receipt {
     }
 
     /// Returns what was sent.
-    #[must_use]
     pub fn parts(&self) -> &[SentPart] {
         &self.parts
     }

@@ -63,10 +63,10 @@ pub enum TilingError {
 }
 
 /// Most writers of a handoff.
-pub(super) const MAX_WRITERS: usize = 1024;
+pub(in crate::handoff) const MAX_WRITERS: usize = 1024;
 
 /// Checks that the writers' slices are all of `receiver`, and nothing twice.
-pub(super) fn check(writers: &[Writer], receiver: &Slice) -> Result<(), TilingError> {
+pub(in crate::handoff) fn check_tiling(writers: &[Writer], receiver: &Slice) -> Result<(), TilingError> {
     if writers.is_empty() {
         return Err(TilingError::NoWriter);
     }
@@ -93,7 +93,7 @@ pub(super) fn check(writers: &[Writer], receiver: &Slice) -> Result<(), TilingEr
 }
 
 /// Says whether all of `part` is in `whole`.
-pub(super) fn lies_within(part: &Slice, whole: &Slice) -> bool {
+pub(in crate::handoff) fn lies_within(part: &Slice, whole: &Slice) -> bool {
     let (layers, heads) = (part.layers(), part.heads());
     let (all_layers, all_heads) = (whole.layers(), whole.heads());
     layers.start >= all_layers.start
@@ -140,18 +140,24 @@ mod tests {
     fn ranks_that_cut_by_heads_and_by_layers_tile_a_slice() {
         let receiver = slice(4..12, 2..6);
         let ranks = [slice(4..8, 2..4), slice(4..8, 4..6), slice(8..12, 2..3), slice(8..12, 3..6)];
-        assert_eq!(check(&writers(&ranks), &receiver), Ok(()));
-        assert_eq!(check(&writers(&ranks[1..]), &receiver), Err(TilingError::Gap { sent: 24, expected: 32 }));
+        assert_eq!(check_tiling(&writers(&ranks), &receiver), Ok(()));
+        assert_eq!(check_tiling(&writers(&ranks[1..]), &receiver), Err(TilingError::Gap { sent: 24, expected: 32 }));
         let twice = [ranks[0].clone(), ranks[1].clone(), slice(7..12, 2..6)];
         let overlap = TilingError::Overlap { first: HolderId(0), second: HolderId(2), layer: 7, head: 2 };
-        assert_eq!(check(&writers(&twice), &receiver), Err(overlap));
+        assert_eq!(check_tiling(&writers(&twice), &receiver), Err(overlap));
         let beside = [slice(4..12, 2..5), slice(4..12, 5..7)];
-        assert!(matches!(check(&writers(&beside), &receiver), Err(TilingError::Outside { holder: HolderId(1), .. })));
-        assert_eq!(check(&[], &receiver), Err(TilingError::NoWriter));
+        assert!(matches!(
+            check_tiling(&writers(&beside), &receiver),
+            Err(TilingError::Outside { holder: HolderId(1), .. })
+        ));
+        assert_eq!(check_tiling(&[], &receiver), Err(TilingError::NoWriter));
         let same = [Writer::new(HolderId(7), slice(4..8, 2..6)), Writer::new(HolderId(7), slice(8..12, 2..6))];
-        assert_eq!(check(&same, &receiver), Err(TilingError::Twice { holder: HolderId(7) }));
+        assert_eq!(check_tiling(&same, &receiver), Err(TilingError::Twice { holder: HolderId(7) }));
         let many = vec![same[0].clone(); MAX_WRITERS + 1];
-        assert!(matches!(check(&many, &receiver), Err(TilingError::TooMany { writers: 1025, max_writers: 1024 })));
+        assert!(matches!(
+            check_tiling(&many, &receiver),
+            Err(TilingError::TooMany { writers: 1025, max_writers: 1024 })
+        ));
     }
 
     proptest! {
@@ -166,7 +172,7 @@ mod tests {
             };
             let slices: Vec<Slice> = boxes.iter().map(cut).collect();
             let once = counts(&slices, &receiver).iter().all(|count| *count == 1);
-            prop_assert_eq!(check(&writers(&slices), &receiver).is_ok(), once);
+            prop_assert_eq!(check_tiling(&writers(&slices), &receiver).is_ok(), once);
         }
     }
 }

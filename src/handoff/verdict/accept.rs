@@ -58,7 +58,7 @@ pub struct NotYet<M: PageMemory> {
 }
 
 impl<M: PageMemory> NotYet<M> {
-    pub(super) fn new(inbound: Inbound<M>, error: InboundError) -> Self {
+    pub(in crate::handoff) fn new(inbound: Inbound<M>, error: InboundError) -> Self {
         Self { inbound: Box::new(inbound), error: Box::new(error) }
     }
 
@@ -106,7 +106,7 @@ pub struct NotAccepted {
 }
 
 impl NotAccepted {
-    pub(super) fn new(transfer: TransferId, error: InboundError, rejected: Rejected) -> Self {
+    pub(in crate::handoff) fn new(transfer: TransferId, error: InboundError, rejected: Rejected) -> Self {
         Self { transfer, error: Box::new(error), rejected }
     }
 

@@ -7,8 +7,9 @@ use std::fmt;
 use std::ops::Range;
 
 use super::regions::check_shape;
-use super::{Regions, SegmentError, Side};
+use super::{Regions, SegmentError};
 use crate::geometry::{ModelLayout, PlaneWindow, Slice};
+use crate::transfer::Side;
 
 /// Bytes that lie together on both sides: one copy for a transport.
 ///
@@ -153,7 +154,7 @@ impl<'a> Stretch<'a> {
 /// | here | NIXL | Mooncake |
 /// |---|---|---|
 /// | `source` | `addr` in the local transfer list | `source`, a pointer |
-/// | `destination` | `addr` in the remote transfer list | `target_offset`: the address itself for the memory of a process, whose segment is its address space; else from the segment's start on, so give [`Region`](super::Region)s that count from there |
+/// | `destination` | `addr` in the remote transfer list | `target_offset`: the address itself for the memory of a process, whose segment is its address space; else from the segment's start on, so give [`Region`](crate::handoff::Region)s that count from there |
 /// | `bytes` | `len`, in both lists | `length` |
 /// | `source_device` | `devId`, local | none: it knows the place of a registered buffer |
 /// | `destination_device` | `devId`, remote | none |

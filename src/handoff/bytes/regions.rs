@@ -69,7 +69,7 @@ impl Region {
     }
 
     /// Where a page begins; the page is one of those that the region was checked for.
-    pub(super) const fn page_address(&self, page: u32) -> u64 {
+    pub(in crate::handoff) const fn page_address(&self, page: u32) -> u64 {
         self.base_address + page as u64 * self.stride_bytes
     }
 }
@@ -132,7 +132,7 @@ impl Regions {
     /// Takes the regions of memory that the host can address; its device is 0.
     ///
     /// Before a pool has the memory, or by [`PagePool::memory`](crate::PagePool::memory), whose obligations begin when
-    /// somebody writes or reads at these addresses: see [`Route`](super::Route) for when a writer has stopped.
+    /// somebody writes or reads at these addresses: see [`Route`](crate::handoff::Route) for when a writer has stopped.
     ///
     /// # Cost
     /// O(planes); allocates.
@@ -167,12 +167,12 @@ impl Regions {
         &self.planes
     }
 
-    pub(super) fn shape(&self) -> &PageGeometry {
+    pub(in crate::handoff) fn shape(&self) -> &PageGeometry {
         &self.shape
     }
 }
 
 /// Checks that pages have the shape that a model's slice asks for.
-pub(super) fn check_shape(expected: PageGeometry, found: &PageGeometry) -> Result<(), SegmentError> {
+pub(in crate::handoff) fn check_shape(expected: PageGeometry, found: &PageGeometry) -> Result<(), SegmentError> {
     if expected == *found { Ok(()) } else { Err(SegmentError::OtherShape { expected, found: found.clone() }) }
 }

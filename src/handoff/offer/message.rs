@@ -8,8 +8,8 @@ use crate::id::{OwnerId, PoolId, TransferId};
 
 /// Says what a receiver expects and where it may go: decode to prefill.
 ///
-/// A plain value, which grants nothing: a sender takes it apart by [`Outbound::check`](super::Outbound::check).
-/// [`Inbound::offer`](super::Inbound::offer) makes it; `new` is for one that arrived as a message. What is not said
+/// A plain value, which grants nothing: a sender takes it apart by [`Outbound::check`](crate::handoff::Outbound::check).
+/// [`Inbound::offer`](crate::handoff::Inbound::offer) makes it; `new` is for one that arrived as a message. What is not said
 /// counts as nothing, which no sender accepts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "an offer is a message to the sender"]

@@ -6,9 +6,9 @@ use std::ops::Range;
 use crate::access::WriteBorrow;
 use crate::geometry::{LayoutError, Slice};
 use crate::handoff::LandError;
-use crate::handoff::coverage::{Overlap, Part};
-use crate::handoff::tile::{Target, Tile, targets};
-use crate::handoff::verdict::Expected;
+use crate::handoff::bytes::coverage::{Overlap, Part};
+use crate::handoff::bytes::tile::{Target, Tile, targets};
+use crate::handoff::verdict::expected::Expected;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
 use crate::ticket::HolderId;
@@ -25,13 +25,13 @@ pub enum Landed {
 /// Takes the bytes of one writer within the process, page by page and plane by plane, in any order. Planes are those of the
 /// writer's slice, as a pool of that slice alone has them.
 ///
-/// It counts what arrived; what it has counted stays with the [`Inbound`](super::Inbound) when it is dropped. While it
+/// It counts what arrived; what it has counted stays with the [`Inbound`](crate::handoff::Inbound) when it is dropped. While it
 /// lives, a reclaim of the owner leaves the pages to it.
 #[must_use = "a landing takes bytes by `put`"]
 pub struct Landing<'a, M: PageMemory> {
-    pub(super) right: WriteBorrow<'a, M>,
-    pub(super) expected: &'a Expected,
-    pub(super) tile: &'a mut Tile,
+    pub(in crate::handoff) right: WriteBorrow<'a, M>,
+    pub(in crate::handoff) expected: &'a Expected,
+    pub(in crate::handoff) tile: &'a mut Tile,
 }
 
 impl<M: PageMemory> Landing<'_, M> {
@@ -95,12 +95,17 @@ impl<M: PageMemory> Landing<'_, M> {
     }
 
     /// Where each plane of a part of this writer goes.
-    pub(super) fn targets(&self, part: &Slice) -> Result<Vec<Target>, LayoutError> {
+    pub(in crate::handoff) fn targets(&self, part: &Slice) -> Result<Vec<Target>, LayoutError> {
         targets(&self.expected.model, &self.expected.slice, self.tile.writer.slice(), part)
     }
 
     /// Finds out whether a part is to be stored.
-    pub(super) fn begin(&mut self, page: u32, target: &Target, tokens: &Range<u32>) -> Result<Landed, LandError> {
+    pub(in crate::handoff) fn begin(
+        &mut self,
+        page: u32,
+        target: &Target,
+        tokens: &Range<u32>,
+    ) -> Result<Landed, LandError> {
         self.check_page(page)?;
         let expected_tokens = self.check_tokens(page, tokens)?;
         let Tile { landed, .. } = &mut *self.tile;
@@ -116,7 +121,7 @@ impl<M: PageMemory> Landing<'_, M> {
     }
 
     /// Stores some tokens of a part that has begun, which does not count yet.
-    pub(super) fn store(
+    pub(in crate::handoff) fn store(
         &mut self,
         page: u32,
         target: &Target,
@@ -127,7 +132,7 @@ impl<M: PageMemory> Landing<'_, M> {
     }
 
     /// As [`store`](Self::store), of one run. bytes: `[tokens, run_bytes]`.
-    pub(super) fn store_run(
+    pub(in crate::handoff) fn store_run(
         &mut self,
         page: u32,
         target: &Target,
@@ -139,7 +144,7 @@ impl<M: PageMemory> Landing<'_, M> {
     }
 
     /// Counts a part of which every token was stored.
-    pub(super) fn end(&mut self, page: u32, target: &Target, tokens: &Range<u32>) {
+    pub(in crate::handoff) fn end(&mut self, page: u32, target: &Target, tokens: &Range<u32>) {
         let expected_tokens = self.expected.tokens_to_land(page);
         for unit in target.units() {
             self.tile.landed.note(page, unit, tokens.clone(), expected_tokens);
