@@ -46,7 +46,7 @@ fn cases(most: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(100))]
+    #![proptest_config(cases(80))]
 
     // C1, C3, C4, C5, C6, C7, C10, C11, C12
     #[test]

@@ -42,6 +42,12 @@ pub(crate) enum Op {
         part: u8,
         what: What,
     },
+    /// A sender takes two pages of a part for each other, bytes and digests alike.
+    Swapped {
+        receive: u8,
+        tile: u8,
+        part: u8,
+    },
     Deliver {
         packet: u8,
     },
@@ -119,6 +125,7 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         ),
         6 => n().prop_map(|receive| Op::Offer { receive }),
         16 => (n(), n(), n(), what).prop_map(|(receive, tile, part, what)| Op::Part { receive, tile, part, what }),
+        2 => (n(), n(), n()).prop_map(|(receive, tile, part)| Op::Swapped { receive, tile, part }),
         30 => n().prop_map(|packet| Op::Deliver { packet }),
         2 => n().prop_map(|packet| Op::Lose { packet }),
         4 => n().prop_map(|packet| Op::Duplicate { packet }),

@@ -231,6 +231,13 @@ impl<D: Under> World<D> {
                 let Some(part) = pick(part, parts.len()) else { return };
                 self.part(to, &parts[part], what);
             }
+            Op::Swapped { receive, tile, part } => {
+                let Some((request, receiver)) = self.open_receive(receive) else { return };
+                let to = To { request, receiver, tile: usize::from(tile) % self.tiles[receiver].len() };
+                let parts = self.parts(to);
+                let Some(part) = pick(part, parts.len()) else { return };
+                self.swapped(to, &parts[part]);
+            }
             Op::Deliver { packet } => {
                 let Some(at) = pick(packet, self.channel.len()) else { return };
                 let packet = self.channel.swap_remove(at);
@@ -303,10 +310,11 @@ impl<D: Under> World<D> {
             },
             Op::Resize { pool, pages } => {
                 let pages = u32::from(pages) % PAGES + 1;
-                drop(match self.pool(pool) {
-                    (Side::Sender, at) => self.senders[at].pool.resize(pages).unwrap(),
-                    (Side::Receiver, at) => self.receivers[at].pool.resize(pages).unwrap(),
-                });
+                let resized = match self.pool(pool) {
+                    (Side::Sender, at) => self.senders[at].pool.resize(pages),
+                    (Side::Receiver, at) => self.receivers[at].pool.resize(pages),
+                };
+                assert!(resized.is_ok(), "{resized:?}");
             }
         }
     }
@@ -448,6 +456,35 @@ impl<D: Under> World<D> {
             && !self.asked[to.request].sends[self.tiles[to.receiver][to.tile].0].is_revoked
         {
             self.emit(to, layers, pages);
+        }
+    }
+
+    /// Sends a part with its first two pages in each other's place, each with the digest of its own.
+    fn swapped(&mut self, to: To, part: &(Range<u32>, Range<u32>)) {
+        let asked = &self.asked[to.request];
+        let receive = &asked.receives[to.receiver];
+        let (first, second) = (part.1.start, part.1.start + 1);
+        let len = |page| self.shape.tokens_of(page, asked.tokens).count();
+        let is_whole = second < part.1.end && first >= receive.held_pages && len(first) == len(second);
+        if receive.tiles[to.tile].way != Way::Put || !is_whole {
+            return;
+        }
+        let before = self.channel.len();
+        self.part(to, part, What::Both);
+        for packet in &mut self.channel[before..] {
+            packet.is_harmed = true;
+            match &mut packet.load {
+                Load::Put { page, .. } if *page == first || *page == second => *page = first + second - *page,
+                Load::Receipt { bytes } => {
+                    let receipt = Receipt::from_bytes(bytes).unwrap();
+                    let part = &receipt.parts()[0];
+                    let mut digests = part.digests().to_vec();
+                    digests.swap(0, 1);
+                    let part = SentPart::new(part.slice().clone(), part.pages()).with_digests(part.planes(), digests);
+                    *bytes = receipt.clone().with_parts(receipt.checksum(), vec![part]).to_bytes().unwrap();
+                }
+                _ => packet.is_harmed = false,
+            }
         }
     }
 
@@ -640,12 +677,12 @@ impl<D: Under> World<D> {
         }
         match answer {
             Ok(_) if receive.is_wrong => panic!("a handoff that went wrong takes no more receipts"),
-            Ok(Received::Now) if is_harmed => receive.is_lied_to = true,
             // a copy of it came before
             Ok(Received::Before) => {
                 assert!(!is_harmed || receive.is_lied_to, "a changed receipt passes for a known one")
             }
             Ok(Received::Now) => {
+                receive.is_lied_to |= is_harmed;
                 let tile = receive.tiles.iter_mut().find(|tile| tile.sender as u64 == receipt.writer().0).unwrap();
                 for part in receipt.parts() {
                     let layers = part.slice().layers();
@@ -938,8 +975,7 @@ impl<D: Under> World<D> {
     fn complete(&mut self, request: usize, receiver: usize) {
         let asked = &self.asked[request];
         let receive = &asked.receives[receiver];
-        let is_over = receive.value.is_none() || receive.is_revoked || receive.is_lied_to;
-        let is_over = is_over || receive.is_wrong || receive.is_overlapped;
+        let is_over = receive.value.is_none() || receive.is_revoked || receive.is_wrong || receive.is_overlapped;
         let has_senders = receive.tiles.iter().all(|tile| {
             let send = &asked.sends[tile.sender];
             send.value.is_some() && !send.is_revoked
@@ -954,24 +990,63 @@ impl<D: Under> World<D> {
         tiles.sort_by_key(|tile| self.asked[request].receives[receiver].tiles[*tile].way != Way::Outside);
         for tile in tiles {
             let to = To { request, receiver, tile };
-            if self.asked[request].receives[receiver].tiles[tile].way != Way::Outside {
-                while !self.tickets.is_empty() {
-                    self.end_ticket(0, true);
-                }
+            if (request + tile).is_multiple_of(2) {
+                self.complete_bytes(to);
+                self.complete_receipts(to);
+            } else {
+                self.complete_receipts(to);
+                self.complete_bytes(to);
             }
-            self.let_in(to);
-            for part in self.parts(to) {
-                self.part(to, &part, What::Both);
-            }
+        }
+        if self.asked[request].receives[receiver].value.is_none() {
+            return; // it was accepted on the way
+        }
+        let Receive { is_soiled, is_lied_to, .. } = self.asked[request].receives[receiver];
+        let answer = self.accept(request, receiver);
+        let is_right = !is_soiled && !is_lied_to;
+        assert_eq!(
+            answer == Answer::Accepted,
+            is_right,
+            "all of it came, and was or was not what was sent: {answer:?}"
+        );
+    }
+
+    fn complete_bytes(&mut self, to: To) {
+        self.let_in(to);
+        for part in self.parts(to) {
+            self.part(to, &part, What::Bytes);
             self.deliver_all();
+            self.accept_too_early(to);
         }
         while !self.tickets.is_empty() {
             self.end_ticket(0, false);
         }
-        let is_soiled = self.asked[request].receives[receiver].is_soiled;
-        let answer = self.accept(request, receiver);
-        let expected = if is_soiled { Answer::Refused } else { Answer::Accepted };
-        assert_eq!(answer, expected, "all of it came");
+        self.accept_too_early(to);
+    }
+
+    fn complete_receipts(&mut self, to: To) {
+        for part in self.parts(to) {
+            let receive = &self.asked[to.request].receives[to.receiver];
+            // A lie is not contradicted: it has to be found by the bytes.
+            let first = (part.0.start, part.1.start);
+            if receive.is_lied_to && receive.tiles[to.tile].told.contains(&first) {
+                continue;
+            }
+            for _ in 0..2 {
+                self.part(to, &part, What::Receipt);
+                self.deliver_all();
+                self.accept_too_early(to);
+            }
+        }
+    }
+
+    /// While something is missing the receive waits for it.
+    fn accept_too_early(&mut self, to: To) {
+        if self.asked[to.request].receives[to.receiver].value.is_some()
+            && self.answer(to.request, to.receiver) == Answer::NotYet
+        {
+            assert_eq!(self.accept(to.request, to.receiver), Answer::NotYet);
+        }
     }
 
     fn deliver_all(&mut self) {
