@@ -142,7 +142,7 @@ fn abort(pair: &Pair, dice: &mut Dice, round: u64, stage: Stage) {
         let layers = pair.tile(WITHIN).layers();
         if stage == Stage::ReceiptBeforeBytes {
             let part = outbound.digest(&sending, layers, 0..pages).unwrap();
-            inbound.receive(&outbound.receipt(&sending, vec![part])).unwrap();
+            inbound.receive(&sending.receipt(vec![part])).unwrap();
             break 'stage Some(inbound);
         }
         let some = if stage == Stage::HalfCopied { 1 } else { pages };
@@ -150,7 +150,7 @@ fn abort(pair: &Pair, dice: &mut Dice, round: u64, stage: Stage) {
         if stage == Stage::HalfCopied {
             break 'stage Some(inbound);
         }
-        let receipt = outbound.receipt(&sending, vec![part]);
+        let receipt = sending.receipt(vec![part]);
         inbound.receive(&if stage == Stage::Refused { forged(&receipt) } else { receipt }).unwrap();
         let ticket = inbound.open_writer(OUTSIDE, None).unwrap();
         if dice.below(2) == 0 {
@@ -171,7 +171,7 @@ fn abort(pair: &Pair, dice: &mut Dice, round: u64, stage: Stage) {
         outbound = outbound.with_writer(OUTSIDE);
         let sending = outbound.start(&offer).unwrap();
         let part = outbound.digest(&sending, pair.tile(OUTSIDE).layers(), 0..pages).unwrap();
-        inbound.receive(&outbound.receipt(&sending, vec![part])).unwrap();
+        inbound.receive(&sending.receipt(vec![part])).unwrap();
         match stage {
             Stage::AllThere => Some(inbound),
             Stage::Refused => {

@@ -446,7 +446,7 @@ impl<D: Under> World<D> {
                 Err(other) => panic!("{other:?}"),
             }
         };
-        let receipt = outbound.receipt(sending, vec![part]);
+        let receipt = sending.receipt(vec![part]);
         if what != What::Bytes {
             let bytes = receipt.to_bytes().unwrap();
             self.channel.push(Packet { to, load: Load::Receipt { bytes }, is_harmed: false });
