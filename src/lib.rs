@@ -102,7 +102,7 @@
 //! # Where to look
 //!
 //! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`error`] what each error means for retry, HTTP and
-//! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode,
+//! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode, between pools and processes,
 //! [`_design`] why it is built so.
 
 mod access;
