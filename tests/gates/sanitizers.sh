@@ -29,8 +29,8 @@ address() {
 
 echo "== address and leak sanitizer: the library and the tests of its pages"
 address 1 --lib --test bad_input --test soundness --test state_machine
-echo "== address sanitizer: cases, handoff and secrets, which forget reservations on purpose"
-address 0 --test cases --test handoff --test secrets
+echo "== address sanitizer: cases, handoffs, channel and secrets, which forget reservations on purpose"
+address 0 --test cases --test handoff --test channel --test secrets
 
 echo "== thread sanitizer: stress"
 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Cdebuginfo=1" \

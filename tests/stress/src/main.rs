@@ -10,8 +10,8 @@ use std::thread;
 use pagestamp::geometry::{PageGeometry, Plane};
 use pagestamp::memory::HostMemory;
 use pagestamp::{
-    AdmitError, CapacityPlan, CapacityProof, CleanMode, HolderId, OwnerId, PageHandle, PagePool, PoolConfig, ReadError,
-    Request, Reservation, WriteError,
+    AdmitError, CapacityPlan, CapacityProof, CleanMode, HolderId, MoveError, OwnerId, PageHandle, PagePool, PoolConfig,
+    ReadError, Request, Reservation, WriteError,
 };
 // Not the standard library's, whose slow path is not rebuilt for the thread sanitizer.
 use parking_lot::Mutex;
@@ -41,6 +41,7 @@ struct Shared {
     forgotten: AtomicU64,
     reads: AtomicU64,
     stale: AtomicU64,
+    moved: AtomicU64,
     over: AtomicBool,
 }
 
@@ -145,7 +146,11 @@ impl Shared {
         write(&mut kv, id, serial, first);
         self.publish(id, serial, &kv, dice);
         for _ in 0..dice.below(12) {
-            self.step(id, serial, &mut kv, dice);
+            if dice.below(9) == 0 {
+                kv = self.move_on(id, serial, kv, dice);
+            } else {
+                self.step(id, serial, &mut kv, dice);
+            }
         }
         match dice.below(10) {
             0..4 => drop(kv),
@@ -155,6 +160,27 @@ impl Shared {
             _ => drop(kv),
         }
         true
+    }
+
+    /// Moves everything to other pages, if there is room, under the eyes of whoever reads the old ones.
+    fn move_on(&self, id: u64, serial: u64, kv: Reservation<HostMemory>, dice: &mut Dice) -> Reservation<HostMemory> {
+        let request = Request::new(owner(id), kv.max_tokens());
+        let Ok(room) = self.pool.reserve(&self.proof, request, kv.reserved_tokens()) else { return kv };
+        match kv.move_into(room) {
+            Ok(kv) => {
+                self.moved.fetch_add(1, Ordering::Relaxed);
+                self.publish(id, serial, &kv, dice);
+                kv
+            }
+            Err(refused) => {
+                let ((kv, room), error) = refused.into_parts();
+                let revoked =
+                    matches!(error, MoveError::Read(ReadError::Revoked) | MoveError::Write(WriteError::Revoked));
+                assert!(revoked, "{error}");
+                assert_eq!(room.written_tokens(), 0);
+                kv
+            }
+        }
     }
 
     fn step(&self, id: u64, serial: u64, kv: &mut Reservation<HostMemory>, dice: &mut Dice) {
@@ -242,6 +268,7 @@ fn run(mode: CleanMode, rounds: u64, threads: u64, seed: u64) {
         forgotten: AtomicU64::new(0),
         reads: AtomicU64::new(0),
         stale: AtomicU64::new(0),
+        moved: AtomicU64::new(0),
         over: AtomicBool::new(false),
     };
     let scrubber = (mode == CleanMode::Later).then(|| shared.pool.start_scrubber().expect("scrubber"));
@@ -270,7 +297,8 @@ fn run(mode: CleanMode, rounds: u64, threads: u64, seed: u64) {
     let stats = shared.pool.stats();
     assert_eq!((stats.live_pages, stats.quarantined_pages, stats.cleaning_pages, stats.promised_pages), (0, 0, 0, 0));
     let (reads, stale) = (shared.reads.load(Ordering::Relaxed), shared.stale.load(Ordering::Relaxed));
-    assert!(reads > rounds && stale > 0, "{reads} reads, {stale} stale: nothing was tried");
+    let moved = shared.moved.load(Ordering::Relaxed);
+    assert!(reads > rounds && stale > 0 && moved > 0, "{reads} reads, {stale} stale, {moved} moved: nothing was tried");
     println!(
         "{mode:?}: {} requests, {reads} reads checked, {stale} stale, {} moved, {} cleaned",
         stats.admitted, stats.moved_pages, stats.pages_cleaned
