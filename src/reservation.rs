@@ -13,14 +13,13 @@ use crate::access::{Borrow, ReadGuard, WriteBorrow};
 use crate::admission::Rejected;
 use crate::error::{ExtentError, GrowError, ReadError, Refused, RejectReason, ReserveError, TicketError, WriteError};
 use crate::handle::PageHandle;
-use crate::id::{OwnerId, TransferId};
+use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::PageMemory;
 use crate::plane_writer::{PlaneWriter, check_length};
 use crate::pool::{ClaimToken, PagePool, RecordKey, Released};
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, TicketId};
-use crate::transfer::Side;
 
 /// What an admission or a reservation holds of the pool; ends when dropped.
 pub(crate) struct Lease<M: PageMemory> {
@@ -161,6 +160,10 @@ impl<M: PageMemory> Reservation<M> {
     pub(crate) fn with_claim(mut self, claim: Option<ClaimToken>) -> Self {
         self.claim = claim;
         self
+    }
+
+    pub(crate) const fn lease(&self) -> &Lease<M> {
+        &self.lease
     }
 
     /// The pool that the pages are of.
@@ -586,26 +589,6 @@ impl<M: PageMemory> Reservation<M> {
         deadline_ns: Option<u64>,
     ) -> Result<TicketId, TicketError> {
         self.lease.pool().inner.pin(&self.lease, pages, Access::Write, holder, deadline_ns)
-    }
-
-    /// Makes this one end of a new handoff; `None` when revoked.
-    pub(crate) fn open_transfer(&self, side: Side) -> Option<TransferId> {
-        self.lease.pool().inner.open_transfer(&self.lease, side)
-    }
-
-    /// Notes that a sender serves the transfer of a receiver; `false` when another one of this pool does.
-    pub(crate) fn serve_transfer(&self, id: TransferId) -> bool {
-        self.lease.pool().inner.serve_transfer(self.lease.key(), id)
-    }
-
-    pub(crate) fn set_transfer_deadline(&self, begun_ns: u64, deadline_ns: u64) {
-        self.lease.pool().inner.set_transfer_deadline(self.lease.key(), begun_ns, deadline_ns);
-    }
-
-    /// Goes on as a reservation like any other.
-    pub(crate) fn end_transfer(self) -> Self {
-        self.lease.pool().inner.end_transfer(self.lease.key());
-        self
     }
 
     /// Confirms that the answer to a claimed request arrived: from now on the pages are like any others.

@@ -353,13 +353,7 @@ impl<M: PageMemory> Outbound<M> {
     /// - [`OutboundError::NotServed`]: the refusal is of another transfer.
     pub fn refused(self, refusal: Refusal) -> Result<Rejected, Refused<Self, OutboundError>> {
         let transfer = refusal.transfer();
-        let serves = self
-            .reservation
-            .pool()
-            .transfers()
-            .into_iter()
-            .any(|open| open.id == self.id && open.serves.contains(&transfer));
-        if !serves {
+        if !self.reservation.serves_transfer(transfer) {
             return Err(Refused::new(self, OutboundError::NotServed { transfer }));
         }
         Ok(self.reject(refusal))

@@ -128,6 +128,8 @@ pub(crate) struct State {
     /// Open handoffs by their numbers, which are never used twice.
     pub(crate) transfers: BTreeMap<NonZeroU64, Transfer>,
     pub(crate) next_transfer: NonZeroU64,
+    /// Transfers of receivers, packed, and which of the open handoffs serves each.
+    pub(crate) served: HashMap<u128, NonZeroU64>,
     pub(crate) claims: HashMap<u128, Claim>,
     pub(crate) totals: Totals,
     /// Scratch: pages announced by readers, while a release looks at them.
@@ -161,6 +163,7 @@ impl State {
             next_ticket: NonZeroU64::MIN,
             transfers: BTreeMap::new(),
             next_transfer: NonZeroU64::MIN,
+            served: HashMap::new(),
             claims: HashMap::new(),
             totals: Totals::default(),
             announced: Vec::new(),

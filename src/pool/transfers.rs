@@ -9,7 +9,7 @@ use super::{Inner, PagePool, RecordKey, State};
 use crate::error::TransferError;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
-use crate::reservation::Lease;
+use crate::reservation::{Lease, Reservation};
 use crate::transfer::{Side, Transfer, TransferInfo};
 
 impl<M: PageMemory> PagePool<M> {
@@ -39,7 +39,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(log handoffs) for one of this pool, else O(handoffs); one lock.
+    /// O(log handoffs), one lock.
     ///
     /// # Errors
     ///
@@ -51,13 +51,9 @@ impl<M: PageMemory> PagePool<M> {
         let inner = &*self.inner;
         let mut state = inner.state.lock();
         let ours = id.identity() == inner.identity;
-        let open = if ours {
-            id.number()
-        } else {
-            state.transfers.iter().find(|(_, open)| open.serves.contains(&id)).map_or(id.number(), |(found, _)| *found)
-        };
-        let found = state.transfers.get(&open).filter(|found| ours || found.serves.contains(&id));
-        if let Some(info) = found.and_then(|found| inner.show(&state, open, found)) {
+        let number = if ours { Some(id.number()) } else { state.served.get(&id.to_bits()).copied() };
+        let found = number.and_then(|number| Some((number, state.transfers.get(&number)?)));
+        if let Some(info) = found.and_then(|(number, open)| inner.show(&state, number, open)) {
             return Ok(info);
         }
         state.totals.late_transfers += 1;
@@ -100,13 +96,21 @@ impl<M: PageMemory> Inner<M> {
     /// Notes that a sender serves a transfer of a receiver; `false` when another sender of this pool does.
     pub(crate) fn serve_transfer(&self, key: RecordKey, id: TransferId) -> bool {
         let mut state = self.state.lock();
-        if let Some(serving) = state.transfers.values().find(|open| open.serves.contains(&id)) {
-            return serving.key == key;
+        let Some(number) = state.records.get(key).and_then(|record| record.transfer) else { return true };
+        if let Some(serving) = state.served.get(&id.to_bits()) {
+            return *serving == number;
         }
-        if let Some(open) = state.transfer_of(key) {
+        state.served.insert(id.to_bits(), number);
+        if let Some(open) = state.transfers.get_mut(&number) {
             open.serves.push(id);
         }
         true
+    }
+
+    pub(crate) fn serves_transfer(&self, key: RecordKey, id: TransferId) -> bool {
+        let state = self.state.lock();
+        let number = state.records.get(key).and_then(|record| record.transfer);
+        number.is_some() && state.served.get(&id.to_bits()).copied() == number
     }
 
     pub(crate) fn set_transfer_deadline(&self, key: RecordKey, begun_ns: u64, deadline_ns: u64) {
@@ -121,6 +125,34 @@ impl<M: PageMemory> Inner<M> {
     }
 }
 
+/// A reservation as one end of a handoff.
+impl<M: PageMemory> Reservation<M> {
+    /// Makes this one end of a new handoff; `None` when revoked.
+    pub(crate) fn open_transfer(&self, side: Side) -> Option<TransferId> {
+        self.pool().inner.open_transfer(self.lease(), side)
+    }
+
+    /// Notes that a sender serves the transfer of a receiver; `false` when another one of this pool does.
+    pub(crate) fn serve_transfer(&self, id: TransferId) -> bool {
+        self.pool().inner.serve_transfer(self.lease().key(), id)
+    }
+
+    /// Whether it serves the transfer of a receiver.
+    pub(crate) fn serves_transfer(&self, id: TransferId) -> bool {
+        self.pool().inner.serves_transfer(self.lease().key(), id)
+    }
+
+    pub(crate) fn set_transfer_deadline(&self, begun_ns: u64, deadline_ns: u64) {
+        self.pool().inner.set_transfer_deadline(self.lease().key(), begun_ns, deadline_ns);
+    }
+
+    /// Goes on as a reservation like any other.
+    pub(crate) fn end_transfer(self) -> Self {
+        self.pool().inner.end_transfer(self.lease().key());
+        self
+    }
+}
+
 impl State {
     fn transfer_of(&mut self, key: RecordKey) -> Option<&mut Transfer> {
         let sequence = self.records.get(key)?.transfer?;
@@ -131,8 +163,10 @@ impl State {
     #[inline]
     pub(crate) fn end_transfer(&mut self, key: RecordKey) {
         let sequence = self.records.get_mut(key).and_then(|record| record.transfer.take());
-        if let Some(sequence) = sequence {
-            self.transfers.remove(&sequence);
+        if let Some(ended) = sequence.and_then(|sequence| self.transfers.remove(&sequence)) {
+            for id in &ended.serves {
+                self.served.remove(&id.to_bits());
+            }
         }
     }
 }
