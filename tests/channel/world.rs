@@ -68,6 +68,8 @@ struct Send {
     pages: Vec<u32>,
     /// By receiver.
     sendings: BTreeMap<usize, Sending>,
+    /// All that it began to serve: a changed offer may have named another transfer.
+    served: Vec<TransferId>,
     is_revoked: bool,
 }
 
@@ -351,7 +353,8 @@ impl<D: Under> World<D> {
             let pages = kv.handles().map(|handle| handle.index()).collect();
             let outbound = Outbound::seal(kv, &self.model, &place.slice).unwrap();
             let outbound = outbound.with_writer(HolderId(sender as u64));
-            sends.push(Send { value: Some(outbound), pages, sendings: BTreeMap::new(), is_revoked: false });
+            let (sendings, served) = (BTreeMap::new(), Vec::new());
+            sends.push(Send { value: Some(outbound), pages, sendings, served, is_revoked: false });
         }
         for (receiver, place) in self.receivers.iter().enumerate() {
             // one token more than is sent, as decode does
@@ -660,6 +663,7 @@ impl<D: Under> World<D> {
             Ok(sending) => {
                 assert!(!send.is_revoked);
                 receive.is_uncertain |= is_harmed;
+                send.served.push(sending.transfer());
                 send.sendings.insert(to.receiver, sending);
             }
             // An offer that was made after a reclaim names no pages.
@@ -737,7 +741,7 @@ impl<D: Under> World<D> {
         }
         let send = &mut sends[receive.tiles[to.tile].sender];
         let Some(outbound) = send.value.take() else { return };
-        let serves = send.sendings.values().any(|sending| sending.transfer() == transfer);
+        let serves = send.served.contains(&transfer);
         match outbound.refused(refusal) {
             Ok(_) => assert!(serves, "the refusal of another transfer ended this one"),
             Err(refused) => {
