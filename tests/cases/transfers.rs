@@ -177,8 +177,10 @@ fn each_writer_of_a_receive_ends_its_own_ticket_and_no_other() {
     let aimed_at = destinations(&a.offer());
     let tickets = [0, 1].map(|rank| a.open_writer(HolderId(rank), Some(100)).unwrap());
     assert_eq!(a.open_writer(HolderId(2), None), Err(WriterError::Unknown { writer: HolderId(2) }));
-    drop(a);
+    let handle = handles_of(&a.offer())[0];
     done(&pair.decode, tickets[0]).unwrap();
+    assert!(matches!(pair.decode.read(owner(1), handle), Err(ReadError::Busy { .. })), "the other one writes still");
+    drop(a);
     assert_eq!(done(&pair.decode, tickets[0]), Err(TicketError::AlreadyDone(tickets[0])), "an acknowledgement twice");
     let overdue = pair.decode.overdue_tickets(u64::MAX);
     assert_eq!(overdue.iter().map(|late| (late.id, late.holder)).collect::<Vec<_>>(), [(tickets[1], HolderId(1))]);

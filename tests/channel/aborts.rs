@@ -208,7 +208,8 @@ fn abort(pair: &Pair, dice: &mut Dice, round: u64, stage: Stage) {
     end_receive(pair, dice, inbound);
     drop(kept);
     if let Some(ticket) = late {
-        pair.store(&numbers, prompt, held_tokens..tokens); // late, and allowed to be
+        // late, and allowed to be; whole pages, as cards write blocks
+        pair.store(&numbers, prompt, held_tokens..u64::from(pages * pair.shape.page_tokens));
         assert!(pair.decode.pool.maintain(usize::MAX).quarantined_pages > 0);
         pair.done(ticket);
     }

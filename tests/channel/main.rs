@@ -21,19 +21,19 @@ use place::Under;
 use shape::{Shape, shape};
 use world::World;
 
-type Run = (Shape, Cuts, CleanMode, Vec<Op>);
+type Run = (Shape, Cuts, CleanMode, Vec<Op>, u64);
 
-fn run<D: Under>((shape, cuts, mode, ops): Run) {
+fn run<D: Under>((shape, cuts, mode, ops, seed): Run) {
     let mut world = World::<D>::new(shape, cuts, mode);
     for op in &ops {
         world.step(op);
     }
-    world.finish();
+    world.finish(seed);
 }
 
 fn runs() -> impl Strategy<Value = Run> {
     let mode = prop_oneof![Just(CleanMode::OnRelease), Just(CleanMode::Later)];
-    (shape(), cuts(), mode, prop::collection::vec(op(), 1..120))
+    (shape(), cuts(), mode, prop::collection::vec(op(), 1..120), any::<u64>())
 }
 
 fn cases(most: u32) -> ProptestConfig {

@@ -87,6 +87,11 @@ impl<M: Under> Place<M> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
+    /// All bytes of a page.
+    pub(crate) fn image(&self, page: u32) -> Vec<u8> {
+        (0..self.planes.len() as u32).flat_map(|plane| self.raw(plane, page).to_vec()).collect()
+    }
+
     pub(crate) fn is_zero(&self, page: u32) -> bool {
         (0..self.planes.len() as u32).all(|plane| self.raw(plane, page).iter().all(|byte| *byte == 0))
     }

@@ -68,6 +68,8 @@ struct Send {
     pages: Vec<u32>,
     /// By receiver.
     sendings: BTreeMap<usize, Sending>,
+    /// All that it began to serve: a changed offer may have named another transfer.
+    served: Vec<TransferId>,
     is_revoked: bool,
 }
 
@@ -125,6 +127,8 @@ pub(crate) struct World<D: Under> {
     tiles: Vec<Vec<(usize, Slice)>>,
     asked: Vec<Asked<D>>,
     channel: Vec<Packet>,
+    /// On their way until everything else is over.
+    late: Vec<Packet>,
     tickets: Vec<Ticket>,
     next_request: u64,
     has_harmed_offers: bool,
@@ -171,7 +175,7 @@ impl<D: Under> World<D> {
         let held = |part: &Slice| if cuts.senders_hold_all { whole.clone() } else { part.clone() };
         let senders = parts.iter().map(|part| Place::new(&model, &held(part), mode)).collect();
         let receivers = ranks.iter().map(|rank| Place::new(&model, rank, mode)).collect();
-        let (asked, channel, tickets) = (Vec::new(), Vec::new(), Vec::new());
+        let (asked, channel, late, tickets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (next_request, has_harmed_offers, accepted) = (1, false, 0);
         Self {
             shape,
@@ -182,6 +186,7 @@ impl<D: Under> World<D> {
             tiles,
             asked,
             channel,
+            late,
             tickets,
             next_request,
             has_harmed_offers,
@@ -348,7 +353,8 @@ impl<D: Under> World<D> {
             let pages = kv.handles().map(|handle| handle.index()).collect();
             let outbound = Outbound::seal(kv, &self.model, &place.slice).unwrap();
             let outbound = outbound.with_writer(HolderId(sender as u64));
-            sends.push(Send { value: Some(outbound), pages, sendings: BTreeMap::new(), is_revoked: false });
+            let (sendings, served) = (BTreeMap::new(), Vec::new());
+            sends.push(Send { value: Some(outbound), pages, sendings, served, is_revoked: false });
         }
         for (receiver, place) in self.receivers.iter().enumerate() {
             // one token more than is sent, as decode does
@@ -550,7 +556,16 @@ impl<D: Under> World<D> {
     /// A ticket may end when nothing that its holder sent is on its way.
     fn may_end(&self, id: TicketId) -> bool {
         let on_its_way = |packet: &Packet| matches!(packet.load, Load::Store { ticket, .. } if ticket == id);
-        !self.channel.iter().any(on_its_way)
+        !self.channel.iter().chain(&self.late).any(on_its_way)
+    }
+
+    /// Ends all tickets whose holders have nothing on its way.
+    fn end_tickets(&mut self) {
+        for at in (0..self.tickets.len()).rev() {
+            if self.may_end(self.tickets[at].id) {
+                self.end_ticket(at, false);
+            }
+        }
     }
 
     fn end_ticket(&mut self, at: usize, revoke: bool) {
@@ -603,24 +618,31 @@ impl<D: Under> World<D> {
             Load::Receipt { bytes } => self.take_receipt(to, &bytes, is_harmed),
             Load::Refusal { bytes } => self.take_refusal(to, &bytes, is_harmed),
             Load::Put { page, plane, tokens, bytes } => self.put(to, page, plane, tokens, &bytes, is_harmed),
-            Load::Store { ticket, page, plane, tokens, bytes } => {
-                let place = &self.receivers[to.receiver];
-                assert!(place.pool.ticket_is_open(ticket), "the test ends no ticket before its stores");
-                let receive = &self.asked[to.request].receives[to.receiver];
-                let slice = &receive.tiles[to.tile].slice;
-                let (layers, row) = self.shape.plane(slice, plane);
-                let geometry = self.shape.rows()[row as usize];
-                let mut heads = bytes.chunks_exact(geometry.bytes as usize);
-                for token in tokens {
-                    for layer in layers.clone() {
-                        for side in 0..geometry.sides {
-                            for head in slice.heads() {
-                                let token = u64::from(token);
-                                let name = Name { layer, row, side, head, token, at: 0 };
-                                let (plane, offset) = self.shape.place(&place.slice, name);
-                                place.store(plane, receive.pages[page as usize], offset, heads.next().unwrap());
-                            }
-                        }
+            Load::Store { ticket, page, plane, tokens, bytes } => self.store(to, ticket, (page, plane), tokens, &bytes),
+        }
+    }
+
+    /// A store from outside lands, whoever has the page now: the ticket is open. The last of a page fills the page up with
+    /// noise, as a card does that writes whole blocks.
+    fn store(&self, to: To, ticket: TicketId, (page, plane): (u32, u32), tokens: Range<u32>, bytes: &[u8]) {
+        let place = &self.receivers[to.receiver];
+        assert!(place.pool.ticket_is_open(ticket), "the test ends no ticket before its stores");
+        let asked = &self.asked[to.request];
+        let receive = &asked.receives[to.receiver];
+        let slice = &receive.tiles[to.tile].slice;
+        let (layers, row) = self.shape.plane(slice, plane);
+        let shape = self.shape.rows()[row as usize];
+        let filled = self.shape.tokens_of(page, asked.tokens).count() as u32;
+        let up_to = if tokens.end >= filled { self.shape.page_tokens } else { tokens.end };
+        let noise = vec![0xEE; shape.bytes as usize];
+        let mut heads = bytes.chunks_exact(shape.bytes as usize);
+        for token in tokens.start..up_to {
+            for layer in layers.clone() {
+                for side in 0..shape.sides {
+                    for head in slice.heads() {
+                        let name = Name { layer, row, side, head, token: u64::from(token), at: 0 };
+                        let (plane, offset) = self.shape.place(&place.slice, name);
+                        place.store(plane, receive.pages[page as usize], offset, heads.next().unwrap_or(&noise));
                     }
                 }
             }
@@ -641,6 +663,7 @@ impl<D: Under> World<D> {
             Ok(sending) => {
                 assert!(!send.is_revoked);
                 receive.is_uncertain |= is_harmed;
+                send.served.push(sending.transfer());
                 send.sendings.insert(to.receiver, sending);
             }
             // An offer that was made after a reclaim names no pages.
@@ -718,12 +741,12 @@ impl<D: Under> World<D> {
         }
         let send = &mut sends[receive.tiles[to.tile].sender];
         let Some(outbound) = send.value.take() else { return };
+        let serves = send.served.contains(&transfer);
         match outbound.refused(refusal) {
-            Ok(_) => {}
+            Ok(_) => assert!(serves, "the refusal of another transfer ended this one"),
             Err(refused) => {
                 let (outbound, error) = refused.into_parts();
                 assert_eq!(error, OutboundError::NotServed { transfer });
-                let serves = send.sendings.values().any(|sending| sending.transfer() == transfer);
                 assert!(!serves || send.is_revoked);
                 send.value = Some(outbound);
             }
@@ -746,8 +769,12 @@ impl<D: Under> World<D> {
             Err(LandError::Write(WriteError::Revoked)) if receive.is_revoked => return,
             Err(other) => panic!("{other:?}"),
         };
+        let place = &self.receivers[to.receiver];
+        let before = place.image(receive.pages[page as usize]);
         let answer = landing.put(page, plane as usize, tokens.clone(), bytes);
         drop(landing);
+        let is_stored = place.image(receive.pages[page as usize]) != before;
+        assert!(!is_stored || answer == Ok(Landed::Now), "what did not land changed bytes");
         if tokens.end > filled {
             assert_eq!(answer, Err(LandError::PastExpected { page, to_tokens: tokens.end, expected_tokens: filled }));
             return;
@@ -944,31 +971,63 @@ impl<D: Under> World<D> {
         }
     }
 
-    /// Everything that can still be received is, and then everything ends.
-    pub(crate) fn finish(mut self) {
-        while let Some(packet) = self.channel.pop() {
-            self.deliver(packet);
-        }
-        for (request, receiver) in self.receives() {
-            self.complete(request, receiver);
+    /// What can still be received is, or is aborted while its writers are at work; then everything ends.
+    pub(crate) fn finish(mut self, seed: u64) {
+        self.deliver_all();
+        for (at, (request, receiver)) in self.receives().into_iter().enumerate() {
+            match seed >> (at % 32 * 2) & 3 {
+                0 => self.abort_at_work(request, receiver),
+                1 => {
+                    self.offer(request, receiver);
+                    self.deliver_all();
+                    for tile in 0..self.tiles[receiver].len() {
+                        let to = To { request, receiver, tile };
+                        self.parts(to).first().cloned().iter().for_each(|part| self.swapped(to, part));
+                    }
+                    self.deliver_all();
+                    self.complete(request, receiver);
+                }
+                _ => self.complete(request, receiver),
+            }
             self.check();
         }
         for (request, receiver) in self.receives() {
             self.end_receive(request, receiver, End::Drop);
             self.asked[request].receives[receiver].accepted = None;
         }
+        // Others take all that is free, before the last stores land.
+        for place in &mut self.receivers {
+            place.clean(PAGES.try_into().unwrap());
+            (0..PAGES).for_each(|_| place.tenant(&self.shape, 1));
+        }
+        self.channel.append(&mut self.late);
+        self.deliver_all();
+        self.check();
         for request in 0..self.asked.len() {
             for sender in 0..self.senders.len() {
                 self.end_send(request, sender, End::Own);
             }
         }
-        self.check();
-        while !self.tickets.is_empty() {
-            self.end_ticket(0, false);
-        }
+        self.end_tickets();
         self.check();
         self.senders.iter_mut().for_each(Place::check_end);
         self.receivers.iter_mut().for_each(Place::check_end);
+    }
+
+    /// Ends a receive while all of its outside writers are at work; their stores stay on their way.
+    fn abort_at_work(&mut self, request: usize, receiver: usize) {
+        if self.asked[request].receives[receiver].value.is_none() {
+            return;
+        }
+        for tile in 0..self.tiles[receiver].len() {
+            let to = To { request, receiver, tile };
+            self.let_in(to);
+            if self.asked[request].receives[receiver].tiles[tile].way == Way::Outside {
+                self.parts(to).iter().for_each(|(layers, pages)| self.emit(to, layers, pages));
+            }
+        }
+        self.end_receive(request, receiver, End::Reject);
+        self.late.append(&mut self.channel);
     }
 
     /// A handoff that gets all its messages and bytes, unharmed, is accepted.
@@ -1018,9 +1077,7 @@ impl<D: Under> World<D> {
             self.deliver_all();
             self.accept_too_early(to);
         }
-        while !self.tickets.is_empty() {
-            self.end_ticket(0, false);
-        }
+        self.end_tickets();
         self.accept_too_early(to);
     }
 
