@@ -94,6 +94,12 @@ pub enum TicketError {
         /// The page.
         page: u32,
     },
+    /// Nothing of the page is written: an outside reader would see what is not there yet, or is not accepted yet.
+    #[error("nothing of page {page} is written; let it be read when it is")]
+    Unwritten {
+        /// The page.
+        page: u32,
+    },
     /// 65,535 tickets are open on the page.
     #[error("page {page} has too many open tickets")]
     TooMany {

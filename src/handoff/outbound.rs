@@ -47,6 +47,7 @@ pub struct Outbound<M: PageMemory> {
     pub(super) key: Option<DigestKey>,
     pub(super) may_be_unverified: bool,
     pub(super) id: TransferId,
+    serves: Vec<TransferId>,
     readers: Vec<(HolderId, TicketId)>,
 }
 
@@ -94,8 +95,18 @@ impl<M: PageMemory> Outbound<M> {
             return Err(Refused::new(reservation, ReadError::Revoked.into()));
         };
         let (model, slice) = (model.clone(), slice.clone());
-        let (writer, key, may_be_unverified, readers) = (Writer::ONLY, None, false, Vec::new());
-        Ok(Self { reservation, model, slice, tokens, writer, key, may_be_unverified, id, readers })
+        Ok(Self {
+            reservation,
+            model,
+            slice,
+            tokens,
+            writer: Writer::ONLY,
+            key: None,
+            may_be_unverified: false,
+            id,
+            serves: Vec::new(),
+            readers: Vec::new(),
+        })
     }
 
     /// Sets which writer of an offer this is; [`Writer::ONLY`] at first.
@@ -235,6 +246,9 @@ impl<M: PageMemory> Outbound<M> {
         if !self.reservation.serve_transfer(transfer) {
             return Err(OutboundError::Duplicate { transfer });
         }
+        if !self.serves.contains(&transfer) {
+            self.serves.push(transfer);
+        }
         Ok(Sending::new(offer.clone(), self.id, self.writer, slice))
     }
 
@@ -353,7 +367,7 @@ impl<M: PageMemory> Outbound<M> {
     /// - [`OutboundError::NotServed`]: the refusal is of another transfer.
     pub fn refused(self, refusal: Refusal) -> Result<Rejected, Refused<Self, OutboundError>> {
         let transfer = refusal.transfer();
-        if !self.reservation.serves_transfer(transfer) {
+        if !self.serves.contains(&transfer) {
             return Err(Refused::new(self, OutboundError::NotServed { transfer }));
         }
         Ok(self.reject(refusal))

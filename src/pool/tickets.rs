@@ -57,6 +57,9 @@ impl<M: PageMemory> PagePool<M> {
             if let Some(why) = word.off_limits() {
                 return Err(at(ReadError::off_limits(page, why)));
             }
+            if inner.meta(page).extent().written() == 0 {
+                return Err(at(ReadError::Unwritten { to_tokens: 1, written_tokens: 0 }));
+            }
             if word.held().is_none() {
                 return Err(at(ReadError::Busy { page }));
             }
@@ -321,6 +324,9 @@ impl<M: PageMemory> Inner<M> {
                 (None, Access::Write) if word.holds() > 0 => return Err(TicketError::Busy { page }),
                 (None, _) | (Some(OffLimits::Writing), Access::Write) => {}
                 (Some(why), _) => return Err(TicketError::off_limits(page, why)),
+            }
+            if access == Access::Read && self.meta(page).extent().written() == 0 {
+                return Err(TicketError::Unwritten { page });
             }
             if word.held().is_none() {
                 return Err(TicketError::TooMany { page });

@@ -107,12 +107,6 @@ impl<M: PageMemory> Inner<M> {
         true
     }
 
-    pub(crate) fn serves_transfer(&self, key: RecordKey, id: TransferId) -> bool {
-        let state = self.state.lock();
-        let number = state.records.get(key).and_then(|record| record.transfer);
-        number.is_some() && state.served.get(&id.to_bits()).copied() == number
-    }
-
     pub(crate) fn set_transfer_deadline(&self, key: RecordKey, begun_ns: u64, deadline_ns: u64) {
         let mut state = self.state.lock();
         if let Some(open) = state.transfer_of(key) {
@@ -135,11 +129,6 @@ impl<M: PageMemory> Reservation<M> {
     /// Notes that a sender serves the transfer of a receiver; `false` when another one of this pool does.
     pub(crate) fn serve_transfer(&self, id: TransferId) -> bool {
         self.pool().inner.serve_transfer(self.lease().key(), id)
-    }
-
-    /// Whether it serves the transfer of a receiver.
-    pub(crate) fn serves_transfer(&self, id: TransferId) -> bool {
-        self.pool().inner.serves_transfer(self.lease().key(), id)
     }
 
     pub(crate) fn set_transfer_deadline(&self, begun_ns: u64, deadline_ns: u64) {
