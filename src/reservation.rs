@@ -555,6 +555,7 @@ impl<M: PageMemory> Reservation<M> {
     /// Nothing was pinned.
     ///
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
+    /// - [`TicketError::Unwritten`]: nothing of a page is written.
     /// - [`TicketError::Busy`]: a write ticket is open on a page.
     /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
     /// - [`TicketError::TooMany`]: 65,535 tickets are open on a page.

@@ -154,7 +154,7 @@ fn a_reservation_is_readable_again_when_its_dead_writers_have_been_ended() {
     let process = one.process();
     dead.iter().for_each(|ticket| name(&pool, *ticket, process.clone()).unwrap());
     name(&pool, alive, other.process()).unwrap();
-    let unnamed = kv.pin_read(3..4, HolderId(9), None).unwrap();
+    let unnamed = kv.pin_write(3..4, HolderId(9), None).unwrap();
     let shown: Vec<_> = pool.tickets().iter().map(|ticket| ticket.process_id).collect();
     assert_eq!(shown, [Some(one.0.id()), Some(one.0.id()), Some(other.0.id()), None]);
 

@@ -159,9 +159,10 @@ fn a_pin_that_is_tried_again_after_the_fence_is_given() {
     theirs.write(16, &[&[0x5e; 64]]).unwrap();
     theirs.release();
     let lane = pagestamp::memory::Lane::from_raw(7);
-    let kv = pool.reserve(&proof, Request::new(alice, 16).on_lane(lane), 16).unwrap();
+    let mut kv = pool.reserve(&proof, Request::new(alice, 16).on_lane(lane), 16).unwrap();
     assert_eq!(kv.pin_read(0..1, HolderId(1), None), Err(TicketError::Pending { page: 2 }));
     control.finish_all();
+    kv.assume_written(16).unwrap();
     kv.pin_read(0..1, HolderId(1), None).unwrap();
     pool.pin(alice, &[kv.handle(0).unwrap()], HolderId(2), None).unwrap();
 }

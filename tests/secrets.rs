@@ -400,7 +400,7 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     see! { Resized: pool.resize(8).unwrap() }
 
     let mut handoff = hand_over();
-    let transfers = handoff.outbound.append().reservation().pool().transfers();
+    let transfers = handoff.outbound.pool().transfers();
     see! { Appending: handoff.outbound.append() }
     look(&handoff.not_accepted.refusal());
     see! {

@@ -128,8 +128,7 @@ impl Decode {
             Err(error @ InboundError::Transfer { .. }) => round.note(&error),
             Err(error) => {
                 round.note(&error);
-                self.channel.send(&Message::Refusal(inbound.refusal(&error)))?;
-                drop(inbound.reject(error));
+                self.channel.send(&inbound.refuse(error).refusal().into())?;
                 return Ok(());
             }
         }

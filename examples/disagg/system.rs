@@ -18,7 +18,7 @@ use std::ptr::{self, NonNull};
 
 use pagestamp::geometry::{ModelLayout, Slice};
 use pagestamp::handoff::{Region, Regions, Route, Segment, SegmentError, Stretch};
-use pagestamp::memory::{ForeignPlane, HostBytes};
+use pagestamp::memory::ForeignPlane;
 use pagestamp::{
     ForeignMemory, HolderId, HolderProcess, HostMemory, Outbound, PageGeometry, PageMemory, PagePool, PoolConfig,
     TicketError, TicketId,
@@ -221,14 +221,8 @@ impl<'s> Card<'s> {
     /// The pages cannot be pinned, or are not those of the model.
     pub(crate) fn new(shared: &'s Shared, outbound: &mut Outbound<HostMemory>) -> Result<Self, Failure> {
         let (model, slice) = (outbound.model().clone(), outbound.slice().clone());
-        let pool = outbound.append().reservation().pool().clone();
-        // SAFETY: (1) the card reads at these addresses and does no more; what it reads is sealed, which nobody writes. (2) it
-        // gives it to the decode process that reserved pages for this owner.
-        let memory = unsafe { pool.memory() };
-        for plane in (0..pool.geometry().planes().len()).filter_map(|plane| memory.plane(plane)) {
-            plane.base().as_ptr().expose_provenance();
-        }
-        let sources = Regions::of(&model, slice.clone(), memory)?;
+        let pool = outbound.pool().clone();
+        let sources = Regions::of_pool(&model, slice.clone(), &pool)?;
         let route = Route::new(&model, &slice, sources, shared.regions(&model, &slice)?)?;
         let ticket = outbound.open_reader(Self::HOLDER, None)?;
         let pages = outbound.handles().map(|handle| handle.index()).collect();

@@ -29,6 +29,7 @@
 //! | [`TicketError::HolderAlive`] | yes, after the process ended | none | end the process; its pages stay quarantined until then |
 //! | [`TicketError::HolderUnnamed`], [`TicketError::HolderNamed`] | no | 500 | a bug in the engine: a holder is named once, when its ticket is given |
 //! | [`ProcessError`] | no | 503 | the holder ended already, or the kernel is too old: without a name its tickets end on trust only |
+//! | [`TicketError::Unwritten`] | yes, when it is written | 500 | an offload or a sender begins before the tokens are there |
 //! | [`TicketError::Unknown`] | no | none | a completion for a transfer that never was: counted, look at the peer |
 //! | [`ReleaseError`] | no | 500 | a double release or a wrong list: nothing was released |
 //! | [`ConfigError`], [`GeometryError`], [`LayoutError`], [`MemoryError`] when starting | no | do not serve | the numbers in the message do not fit the machine |

@@ -19,6 +19,7 @@ use crate::handoff::{
 };
 use crate::id::{OwnerId, TransferId};
 use crate::memory::PageMemory;
+use crate::pool::PagePool;
 use crate::reservation::Reservation;
 use crate::ticket::{HolderId, TicketId};
 
@@ -103,6 +104,12 @@ impl<M: PageMemory> Inbound<M> {
         let expected =
             Expected { transfer, owner, model, slice, tokens, held_tokens, pages, checksum, key, batch_pages };
         Ok(Self { filling, expected, tiles, wrong: None })
+    }
+
+    /// Returns the pool that receives.
+    #[must_use]
+    pub const fn pool(&self) -> &PagePool<M> {
+        self.filling.reservation().pool()
     }
 
     /// Returns which handoff it is.
@@ -233,7 +240,7 @@ impl<M: PageMemory> Inbound<M> {
     ///
     /// The first mismatch. [`InboundError::Transfer`] is about another handoff, and this one is as it was. After any other
     /// the handoff cannot be accepted, each further receipt is answered with the same error, and the caller should
-    /// [`reject`](Self::reject) it and tell the sender; the pages are cleaned then, and were never readable.
+    /// [`refuse`](Self::refuse) it and tell the sender; the pages are cleaned then, and were never readable.
     pub fn receive(&mut self, receipt: &Receipt) -> Result<Received, InboundError> {
         let (expected, found) = (self.transfer(), receipt.transfer());
         if found != expected {
@@ -323,7 +330,9 @@ impl<M: PageMemory> Inbound<M> {
         self.tiles.iter().try_for_each(|tile| tile.find_missing(&self.expected))
     }
 
-    fn refuse(self, error: InboundError) -> NotAccepted {
+    /// Ends the handoff for an error of [`receive`](Self::receive): releases the pages, and has the message for the other
+    /// side and the request's end in its answer.
+    pub fn refuse(self, error: InboundError) -> NotAccepted {
         let transfer = self.transfer();
         let rejected = self.reject(error.clone());
         NotAccepted::new(transfer, error, rejected)

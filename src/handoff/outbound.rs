@@ -17,7 +17,7 @@ use crate::handoff::{
 };
 use crate::id::{OwnerId, TransferId};
 use crate::memory::PageMemory;
-use crate::pool::Released;
+use crate::pool::{PagePool, Released};
 use crate::reservation::Reservation;
 use crate::ticket::{HolderId, TicketId};
 use crate::transfer::Side;
@@ -126,6 +126,12 @@ impl<M: PageMemory> Outbound<M> {
     pub const fn with_bytes_unverified(mut self) -> Self {
         self.may_be_unverified = true;
         self
+    }
+
+    /// Returns the pool that sends.
+    #[must_use]
+    pub const fn pool(&self) -> &PagePool<M> {
+        self.reservation.pool()
     }
 
     /// Returns the number of this handoff in its own pool, by which [`transfers`](crate::PagePool::transfers) shows it.

@@ -38,8 +38,12 @@ impl Refusal {
         let mut reason = error.to_string();
         let mut source = error.source();
         while let Some(error) = source.filter(|_| reason.len() < Self::MAX_REASON_BYTES) {
-            // Writing to a string does not fail.
-            let _ = write!(reason, ": {error}");
+            let cause = error.to_string();
+            // Some errors say their source in their own words already.
+            if !reason.ends_with(&cause) {
+                reason.push_str(": ");
+                reason.push_str(&cause);
+            }
             source = error.source();
         }
         let end = reason.floor_char_boundary(Self::MAX_REASON_BYTES);

@@ -11,7 +11,7 @@
 use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::process::Child;
 use std::sync::Arc;
 
@@ -78,6 +78,14 @@ pub enum ProcessError {
 pub struct HolderProcess {
     pidfd: Arc<OwnedFd>,
     process_id: u32,
+}
+
+impl AsFd for HolderProcess {
+    /// The pidfd, to wait on: it is readable once the process has ended. Only [`has_ended`](Self::has_ended) is believed
+    /// here.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
 }
 
 impl HolderProcess {

@@ -30,8 +30,9 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// Nothing was pinned.
     ///
-    /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range or being written
-    ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page).
+    /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range, being written
+    ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page), or of a page of which nothing is written
+    ///   ([`ReadError::Unwritten`]): what a handoff fills is nobody's to read before it is accepted.
     /// - [`ReleaseError::Twice`]: a page stands in the list twice.
     /// - [`ReleaseError::Empty`]: the list names no page.
     pub fn pin(
@@ -57,7 +58,8 @@ impl<M: PageMemory> PagePool<M> {
             if let Some(why) = word.off_limits() {
                 return Err(at(ReadError::off_limits(page, why)));
             }
-            if inner.meta(page).extent().written() == 0 {
+            // What the engine keeps in its own arrays it writes without telling.
+            if inner.meta(page).extent().written() == 0 && !word.is_detached() {
                 return Err(at(ReadError::Unwritten { to_tokens: 1, written_tokens: 0 }));
             }
             if word.held().is_none() {

@@ -248,7 +248,7 @@ fn a_ticket_that_ends_twice_takes_nothing_from_another_ticket() {
     assert_eq!(done(&pool, two), Err(TicketError::AlreadyDone(two)));
     // A ticket of another pool, though it has the same number.
     let other = host_pool(1);
-    let theirs = take(&other, owner(1), P).pin_read(0..1, HolderId(1), None).unwrap();
+    let theirs = take_filled(&other, owner(1), P, 0x53).pin_read(0..1, HolderId(1), None).unwrap();
     assert_eq!(done(&pool, theirs), Err(TicketError::Unknown(theirs)));
     assert_eq!(other.tickets().len(), 1);
     // One of an earlier process image: the pool's id, another random part. And one that was never given.

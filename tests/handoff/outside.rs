@@ -225,3 +225,27 @@ fn each_reader_is_waited_for_and_one_that_says_it_twice_counts_once() {
     world.prefill.maintain(usize::MAX);
     assert_untouched(&world.prefill);
 }
+
+// C5, C10
+#[test]
+fn nobody_outside_is_let_in_to_read_what_is_not_accepted() {
+    let world = World::new();
+    let (mut outbound, mut inbound) = (world.sealed(1, 40), world.open(40, 40));
+    let handles = handles_of(&inbound);
+    let refused = |at: usize| {
+        let unwritten = ReadError::Unwritten { to_tokens: 1, written_tokens: 0 };
+        assert_eq!(
+            world.decode.pin(owner(1), &handles[at..=at], HolderId(5), None),
+            Err(ReleaseError::Handle { position: 0, source: unwritten })
+        );
+    };
+    refused(0);
+    let receipt = send(&mut outbound, &mut inbound);
+    (0..3).for_each(refused);
+    let kv = accept(inbound, &receipt).expect("honest");
+    end(&world.decode, world.decode.pin(owner(1), &handles, HolderId(5), None).expect("accepted"));
+    drop(kv);
+    let empty = reserve(&world.decode, owner(1), 40, 40);
+    let page = empty.handle(0).expect("a page").index();
+    assert_eq!(empty.pin_read(0..3, HolderId(5), None), Err(TicketError::Unwritten { page }));
+}

@@ -14,20 +14,10 @@ fn transfer(segments: &[Segment]) {
     for segment in segments {
         let from: *const u8 = with_exposed_provenance(segment.source as usize);
         let to: *mut u8 = with_exposed_provenance_mut(segment.destination as usize);
-        // SAFETY: the segments lie in the pages that `Regions::of` was made for, whose pools the test keeps; source pages
+        // SAFETY: the segments lie in the pages of the pools that `Regions::of_pool` was given, whose pools the test keeps; source pages
         // are sealed and pinned, destination pages are under a write ticket, and the two are different memories.
         unsafe { copy_nonoverlapping(from, to, segment.bytes as usize) };
     }
-}
-
-fn regions(model: &ModelLayout, slice: &Slice, pool: &PagePool<HostMemory>) -> Regions {
-    // SAFETY: (1) the test stores only into pages of its own, under a ticket, and has stopped when that ends; (2) neither.
-    let memory = unsafe { pool.expose() };
-    for plane in 0..pool.geometry().planes().len() {
-        let place = pagestamp::memory::HostBytes::plane(memory, plane).expect("a plane");
-        place.base().as_ptr().expose_provenance();
-    }
-    Regions::of(model, slice.clone(), memory).expect("pages of the slice")
 }
 
 // C7, C10
@@ -48,15 +38,15 @@ fn what_a_transport_moved_by_addresses_is_accepted_for_every_layout_and_cut() {
             let plan = plan.with_batch_pages(std::num::NonZeroU32::new(2).expect("not zero"));
             let mut inbound = Inbound::open(kv, plan).expect("it opens");
             let offer = inbound.offer();
-            let there = regions(&model, &whole, &decode);
+            let there = Regions::of_pool(&model, whole.clone(), &decode).expect("pages of the slice");
             let mut segments = Vec::new();
             for (rank, tile) in (0..).zip(&cut) {
                 let ticket = inbound.open_writer(HolderId(rank), None).expect("writers share pages");
                 let mut outbound = sender(&model, tile, rank, 5, 15);
                 let reader = outbound.open_reader(HolderId(77), None).expect("nobody writes");
                 let sending = outbound.start(&offer).expect("it fits");
-                let prefill = outbound.append().reservation().pool().clone();
-                let here = regions(&model, tile, &prefill);
+                let prefill = outbound.pool().clone();
+                let here = Regions::of_pool(&model, tile.clone(), &prefill).expect("pages of the slice");
                 let route = Route::new(&model, tile, here, there.clone()).expect("both are of the model");
                 let pages: Vec<u32> = outbound.handles().map(|handle| handle.index()).collect();
                 let destinations = sending.destination_pages();

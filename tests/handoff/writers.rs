@@ -67,20 +67,9 @@ fn one_sender_of_everything_fills_receivers_that_each_hold_a_slice() {
                 inbound.receive(&receipt.expect("it is sent")).expect("honest");
                 assert_named(&inbound.accept().expect("all is there"), &model, slice, 6, 10);
             }
-            let [shown] = &outbound.reservation_pool().transfers()[..] else { panic!("one sender") };
+            let [shown] = &outbound.pool().transfers()[..] else { panic!("one sender") };
             assert_eq!((shown.id, shown.serves.len()), (outbound.id(), cut.len()));
         }
-    }
-}
-
-/// The pool of an outbound, which keeps it alive.
-trait OfPool {
-    fn reservation_pool(&mut self) -> PagePool<HostMemory>;
-}
-
-impl OfPool for Outbound<HostMemory> {
-    fn reservation_pool(&mut self) -> PagePool<HostMemory> {
-        self.append().reservation().pool().clone()
     }
 }
 

@@ -915,6 +915,9 @@ impl Model {
                 Err("Busy") if write => {}
                 off_limits => off_limits?,
             }
+            if !write && it.written == 0 {
+                return Err("Unwritten");
+            }
         }
         if write && pages.iter().any(|page| self.pages[*page as usize].readers > 0) {
             return Err("Busy");

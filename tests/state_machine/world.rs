@@ -699,7 +699,7 @@ impl<M: Under> World<M> {
                 }
                 let bad = picked.iter().any(|page| {
                     let it = &self.model.pages[*page as usize];
-                    it.owner != Some(who) || it.writing || it.pending
+                    it.owner != Some(who) || it.writing || it.pending || it.written == 0 && !it.detached
                 });
                 let model = if picked.is_empty() {
                     Err("Empty")

@@ -5,6 +5,7 @@ use std::fmt;
 use super::SegmentError;
 use crate::geometry::{ModelLayout, PageGeometry, Slice};
 use crate::memory::HostBytes;
+use crate::pool::PagePool;
 
 /// Where the pages of one plane lie: page *i* begins at `base_address + i * stride_bytes`.
 ///
@@ -129,10 +130,21 @@ impl Regions {
         Ok(Self { slice, shape, max_pages, planes })
     }
 
-    /// Takes the regions of memory that the host can address; its device is 0.
+    /// Takes the regions of a pool in memory that the host can address; its device is 0.
     ///
-    /// Before a pool has the memory, or by [`PagePool::memory`](crate::PagePool::memory), whose obligations begin when
-    /// somebody writes or reads at these addresses: see [`Route`](crate::handoff::Route) for when a writer has stopped.
+    /// Addresses are numbers and give no right. Whoever reads or writes there has a ticket for the page, and its end is
+    /// where obligations are: see [`Route`](crate::handoff::Route) for when a writer has stopped.
+    ///
+    /// # Cost
+    /// O(planes); allocates.
+    ///
+    /// # Errors
+    /// As [`Regions::new`], and [`SegmentError::OtherShape`]: the pool was not made for this slice.
+    pub fn of_pool<M: HostBytes>(model: &ModelLayout, slice: Slice, pool: &PagePool<M>) -> Result<Self, SegmentError> {
+        Self::of(model, slice, &pool.inner.memory)
+    }
+
+    /// Takes the regions of memory that the host can address, before a pool has it; its device is 0.
     ///
     /// # Cost
     /// O(planes); allocates.
@@ -144,7 +156,12 @@ impl Regions {
         let host_planes = (0..memory.geometry().planes().len()).filter_map(|plane| memory.plane(plane));
         // a usize is at most a u64 wide on every machine there is
         let region = |plane: crate::memory::HostPlane| {
-            Region::new(plane.base().addr().get() as u64, plane.stride() as u64, plane.page_bytes() as u64, 0)
+            Region::new(
+                plane.base().as_ptr().expose_provenance() as u64,
+                plane.stride() as u64,
+                plane.page_bytes() as u64,
+                0,
+            )
         };
         Self::new(model, slice, memory.max_pages(), host_planes.map(region).collect())
     }
