@@ -3,7 +3,7 @@
 
 use crate::fault::{Fault, Outcome};
 use crate::json::Object;
-use crate::report::note;
+use crate::lines::note;
 
 /// How a line begins that is a finding.
 const MARK: &str = "=";

@@ -63,10 +63,11 @@ mod channel;
 mod decode;
 mod fault;
 mod findings;
+#[path = "../incident/lines.rs"]
+mod lines;
 mod needles;
 mod paged;
 mod prefill;
-mod report;
 mod round;
 mod scene;
 mod sender;
@@ -83,7 +84,7 @@ use std::process::ExitCode;
 
 use arguments::{ArgumentError, Arguments, Role};
 use findings::Findings;
-use report::Report;
+use lines::Lines;
 
 /// What ends a process of the example early.
 type Failure = Box<dyn Error + Send + Sync>;
@@ -93,7 +94,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            report::note(format_args!("disagg: {error}"));
+            lines::note(format_args!("disagg: {error}"));
             ExitCode::from(if error.is::<ArgumentError>() { 2 } else { 1 })
         }
     }
@@ -103,11 +104,11 @@ fn main() -> ExitCode {
 fn act() -> Result<bool, Failure> {
     match Arguments::parse(env::args_os().skip(1))? {
         Arguments::Help => {
-            Report::new(io::stdout().lock()).line(format_args!("{}", arguments::HELP.trim_end()))?;
+            Lines::new(io::stdout().lock()).line(format_args!("{}", arguments::HELP.trim_end()))?;
             Ok(true)
         }
         Arguments::Run { play, faults, output } => {
-            supervisor::run(&mut Report::new(io::stdout().lock()), &play, faults, output)
+            supervisor::run(&mut Lines::new(io::stdout().lock()), &play, faults, output)
         }
         Arguments::Child { play, role, memory } => {
             let ended = match role {

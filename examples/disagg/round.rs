@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::channel::{ChannelError, Frame, Signal};
 use crate::decode::Decode;
 use crate::fault::{Act, Fault};
-use crate::report::note;
+use crate::lines::note;
 use crate::scene::{BATCH_PAGES, PROMPT_PAGES, PROMPT_TOKENS, REQUEST_TOKENS};
 use crate::system;
 use crate::tenants::{Handoff, Next, Pages};

@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::channel::{Channel, Frame, Signal};
 use crate::fault::Fault;
 use crate::kv_cache::PAGE_TOKENS;
-use crate::report::note;
+use crate::lines::note;
 use crate::system::{self, Card, Shared};
 
 /// The page that the faults are about, and the plane.

@@ -15,7 +15,7 @@ use crate::arguments::{Checks, Faults, ModelKind, Output, Play};
 use crate::fault::Fault;
 use crate::findings::Findings;
 use crate::json::Object;
-use crate::report::{Report, note};
+use crate::lines::{Lines, note};
 use crate::scene::{self, SHARED_PAGES};
 use crate::system::{self, Shared};
 
@@ -34,7 +34,7 @@ const KILL: i32 = 9;
 /// # Errors
 /// A process could not be started, there is no model, or stdout is full.
 pub(crate) fn run(
-    report: &mut Report<impl Write>,
+    report: &mut Lines<impl Write>,
     play: &Play,
     faults: Faults,
     output: Output,
@@ -50,7 +50,7 @@ pub(crate) fn run(
     }
 }
 
-fn one(report: &mut Report<impl Write>, play: &Play, bytes: u64, output: Output) -> Result<bool, Failure> {
+fn one(report: &mut Lines<impl Write>, play: &Play, bytes: u64, output: Output) -> Result<bool, Failure> {
     report.line(format_args!("{}: {}", play.fault.name(), play.fault.what()))?;
     let findings = handoff(play, bytes, &mut |line| Ok(report.line(format_args!("  {line}"))?))?;
     if !findings.words().is_empty() {
@@ -63,7 +63,7 @@ fn one(report: &mut Report<impl Write>, play: &Play, bytes: u64, output: Output)
     Ok(is_right(play, &findings))
 }
 
-fn all(report: &mut Report<impl Write>, play: &Play, bytes: u64, output: Output) -> Result<bool, Failure> {
+fn all(report: &mut Lines<impl Write>, play: &Play, bytes: u64, output: Output) -> Result<bool, Failure> {
     let mut results = Vec::new();
     for fault in Fault::ALL {
         let play = Play { fault, ..*play };
@@ -85,7 +85,7 @@ fn all(report: &mut Report<impl Write>, play: &Play, bytes: u64, output: Output)
 }
 
 /// Plays one fault and prints its line of the table; before it, when it is wrong, what the processes said.
-fn row(report: &mut Report<impl Write>, play: &Play, bytes: u64) -> Result<Findings, Failure> {
+fn row(report: &mut Lines<impl Write>, play: &Play, bytes: u64) -> Result<Findings, Failure> {
     let mut lines = Vec::new();
     let mut keep = |line: &str| {
         lines.push(line.to_owned());

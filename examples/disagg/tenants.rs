@@ -5,9 +5,9 @@ use pagestamp::{CapacityPlan, ForeignMemory, OwnerId, PageHandle, PagePool, Requ
 use crate::Failure;
 use crate::contiguous::Contiguous;
 use crate::kv_cache::PAGE_TOKENS;
+use crate::lines::note;
 use crate::needles::Needles;
 use crate::paged::Paged;
-use crate::report::note;
 use crate::scene::{DECODE_PAGES, Owners, Scene};
 
 /// The pool of decode.

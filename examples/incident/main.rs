@@ -17,6 +17,7 @@ mod identical;
 mod json;
 mod kv_cache;
 mod layer;
+mod lines;
 mod llama;
 mod matrix;
 mod pip;
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
     match act(&mut report) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report::note(format_args!("incident: {error}"));
+            lines::note(format_args!("incident: {error}"));
             let usage = error.is::<ArgumentError>() || error.is::<SecretError>();
             ExitCode::from(if usage { 2 } else { 1 })
         }
@@ -76,7 +77,7 @@ fn run(
     output: Output,
 ) -> Result<(), Box<dyn Error>> {
     if cfg!(debug_assertions) {
-        report::note(format_args!("built without --release: this takes a quarter of an hour instead of ten seconds"));
+        lines::note(format_args!("built without --release: this takes a quarter of an hour instead of ten seconds"));
     }
     let (model, tokenizer) = load(file)?;
     let tokens = prompts::tenant_a(secret, &tokenizer)?;

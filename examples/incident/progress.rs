@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use crate::report::note;
+use crate::lines::note;
 
 /// Cells of the bar; the whole line stays under 80 columns, as a wrapped line cannot be drawn anew.
 const WIDTH: usize = 24;

@@ -3,36 +3,14 @@
 //! A reader that goes away (`incident | head -1`) ends the printing, not the run: the exit code is 0 only if the run was
 //! fine. Any other failure of stdout ends the run.
 
-use std::error::Error;
-use std::fmt;
-use std::io::{self, Write};
+use std::io::Write;
 
 use crate::checked::{Checked, Layer, LayerName};
 use crate::json::Object;
+pub(crate) use crate::lines::{Lines as Report, StdoutError, note};
 use crate::prompts::PUBLIC;
 use crate::tenant_a::TenantA;
 use crate::unchecked::Unchecked;
-
-/// Stdout could not be written.
-#[derive(Debug)]
-pub(crate) struct StdoutError(io::Error);
-
-impl fmt::Display for StdoutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stdout: {}", self.0)
-    }
-}
-
-impl Error for StdoutError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.0)
-    }
-}
-
-/// Writes a line to stderr. Where stderr is gone too there is nobody to tell.
-pub(crate) fn note(line: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
 
 /// What both runs showed.
 #[derive(Debug)]
@@ -42,33 +20,7 @@ pub(crate) struct Findings<'r> {
     pub(crate) checked: &'r Checked,
 }
 
-/// Prints lines until nobody reads them any more.
-#[derive(Debug)]
-pub(crate) struct Report<W> {
-    out: W,
-    closed: bool,
-}
-
 impl<W: Write> Report<W> {
-    pub(crate) fn new(out: W) -> Self {
-        Self { out, closed: false }
-    }
-
-    /// Prints a line, at once: a later failure is not noticed by anybody.
-    ///
-    /// # Errors
-    /// [`StdoutError`], but not when the reader is gone.
-    pub(crate) fn line(&mut self, line: fmt::Arguments<'_>) -> Result<(), StdoutError> {
-        if self.closed {
-            return Ok(());
-        }
-        match writeln!(self.out, "{line}").and_then(|()| self.out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.closed = true,
-            written => written.map_err(StdoutError)?,
-        }
-        Ok(())
-    }
-
     /// Prints what tenant A has.
     ///
     /// # Errors
@@ -191,6 +143,8 @@ pub(crate) fn grouped(number: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
     use crate::checked::Honest;
 

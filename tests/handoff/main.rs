@@ -15,5 +15,6 @@ mod registry;
 mod sender;
 mod streaming;
 mod transport;
+mod watched;
 mod world;
 mod writers;

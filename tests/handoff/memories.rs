@@ -4,9 +4,10 @@ use std::error::Error as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagestamp::geometry::*;
-use pagestamp::memory::{CleanPage, Fence, FenceState, Lane, MemoryError, Span};
+use pagestamp::memory::{Lane, MemoryError};
 use pagestamp::*;
 
+use crate::watched::Watched;
 use crate::world::*;
 
 // C3, C7, C10
@@ -47,82 +48,12 @@ fn a_refused_handoff_into_a_device_waits_for_its_cleaning() {
     assert_untouched(&device);
 }
 
-/// Host memory that calls back while it is read, that is while a receiver verifies, and that can refuse to write.
-#[derive(Debug)]
-struct Watched {
-    host: HostMemory,
-    writes_until_refusal: std::sync::Arc<AtomicU32>,
-    reads: std::sync::Arc<WatchedReads>,
-}
-
-#[derive(Default)]
-struct WatchedReads(std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>);
-
-impl std::fmt::Debug for WatchedReads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("WatchedReads")
-    }
-}
-
-// SAFETY: (1) to (7) those of `HostMemory`, which does everything.
-unsafe impl PageMemory for Watched {
-    const NAME: &'static str = "watched";
-    const HAS_BYTES: bool = true;
-    const STARTS_DIRTY: bool = false;
-
-    fn geometry(&self) -> &PageGeometry {
-        self.host.geometry()
-    }
-
-    fn max_pages(&self) -> u32 {
-        self.host.max_pages()
-    }
-
-    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.clean(batch) }
-    }
-
-    fn poll(&self, fence: Fence) -> FenceState {
-        self.host.poll(fence)
-    }
-
-    fn order_after(&self, fence: Fence, lane: Lane) -> Result<(), MemoryError> {
-        self.host.order_after(fence, lane)
-    }
-
-    fn decommit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
-        self.host.decommit(pages)
-    }
-
-    fn commit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
-        self.host.commit(pages)
-    }
-
-    unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
-        if self.writes_until_refusal.fetch_sub(1, Ordering::Relaxed) == 0 {
-            return Err(MemoryError::Injected);
-        }
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.write(at, src) }
-    }
-
-    unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError> {
-        if let Some(watch) = self.reads.0.get() {
-            watch();
-        }
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.read(at, dst) }
-    }
-}
-
 // C5, C10
 #[test]
 fn nothing_is_readable_while_it_is_being_verified() {
     let world = World::new();
-    let reads = std::sync::Arc::new(WatchedReads::default());
-    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
-    let memory = Watched { host, reads: reads.clone(), writes_until_refusal: std::sync::Arc::new(u32::MAX.into()) };
+    let memory = Watched::new(world.decode.geometry());
+    let reads = memory.reads.clone();
     let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
     let kv = reserve(&pool, owner(1), 40, 40);
     let mut inbound = Inbound::open(kv, world.plan(40)).expect("it opens");
@@ -144,9 +75,8 @@ fn nothing_is_readable_while_it_is_being_verified() {
 #[test]
 fn a_part_that_the_memory_refused_is_missing_and_may_be_sent_again() {
     let world = World::new();
-    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
-    let writes_until_refusal = std::sync::Arc::new(AtomicU32::new(5));
-    let memory = Watched { host, reads: Default::default(), writes_until_refusal: writes_until_refusal.clone() };
+    let memory = Watched::new(world.decode.geometry());
+    memory.stores_until_refusal.store(5, Ordering::Relaxed);
     let pool = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
     let mut outbound = world.sealed(1, 40);
     let mut inbound = Inbound::open(reserve(&pool, owner(1), 40, 40), world.plan(40)).expect("it opens");

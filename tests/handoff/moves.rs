@@ -1,12 +1,11 @@
 //! Moves within a process: all or nothing, verified, and counted in the right pool.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use pagestamp::geometry::*;
-use pagestamp::memory::{CleanPage, Fence, FenceState, Lane, MemoryError, PageMemory, Span};
 use pagestamp::*;
 
+use crate::watched::Watched;
 use crate::world::*;
 
 // C8, C10, B99
@@ -95,70 +94,12 @@ fn a_move_that_is_refused_gives_both_ends_back_as_they_were() {
     assert_untouched(&world.decode);
 }
 
-/// Host memory that stores one bit wrong, after so many stores.
-#[derive(Debug)]
-struct Faulty {
-    host: HostMemory,
-    stores_until_fault: Arc<AtomicU32>,
-}
-
-// SAFETY: (1) to (7) those of `HostMemory`, which does everything; a bit that is stored wrong is a byte of the span.
-unsafe impl PageMemory for Faulty {
-    const NAME: &'static str = "faulty";
-    const HAS_BYTES: bool = true;
-    const STARTS_DIRTY: bool = false;
-
-    fn geometry(&self) -> &PageGeometry {
-        self.host.geometry()
-    }
-
-    fn max_pages(&self) -> u32 {
-        self.host.max_pages()
-    }
-
-    unsafe fn clean(&self, batch: &[CleanPage]) -> Result<Fence, MemoryError> {
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.clean(batch) }
-    }
-
-    fn poll(&self, fence: Fence) -> FenceState {
-        self.host.poll(fence)
-    }
-
-    fn order_after(&self, fence: Fence, lane: Lane) -> Result<(), MemoryError> {
-        self.host.order_after(fence, lane)
-    }
-
-    fn decommit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
-        self.host.decommit(pages)
-    }
-
-    fn commit(&self, pages: std::ops::Range<u32>) -> Result<(), MemoryError> {
-        self.host.commit(pages)
-    }
-
-    unsafe fn write(&self, at: Span, src: &[u8]) -> Result<(), MemoryError> {
-        let mut stored = src.to_vec();
-        if self.stores_until_fault.fetch_sub(1, Ordering::Relaxed) == 0 {
-            stored[0] ^= 0x20;
-        }
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.write(at, &stored) }
-    }
-
-    unsafe fn read(&self, at: Span, dst: &mut [u8]) -> Result<(), MemoryError> {
-        // SAFETY: (1) of the caller.
-        unsafe { self.host.read(at, dst) }
-    }
-}
-
 // C8, C10
 #[test]
 fn a_memory_that_stores_a_bit_wrong_is_found_and_the_source_is_kept() {
     let world = World::new();
-    let stores_until_fault = Arc::new(AtomicU32::new(0));
-    let host = HostMemory::new(world.decode.geometry().clone(), POOL_PAGES).expect("a small map");
-    let memory = Faulty { host, stores_until_fault: stores_until_fault.clone() };
+    let memory = Watched::new(world.decode.geometry());
+    let stores_until_fault = memory.stores_until_fault.clone();
     let faulty = PagePool::new(PoolConfig::new(POOL_PAGES), memory).expect("a pool");
     let mut kv = reserve(&world.prefill, owner(1), 40, 40);
     write(&mut kv, 1, 40);

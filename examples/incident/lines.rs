@@ -1,7 +1,7 @@
-//! What the example prints.
+//! Lines on stdout and on stderr.
 //!
-//! A reader that goes away (`disagg | head -1`) ends the printing, not the run: the exit code is 0 only if the run was
-//! right. Any other failure of stdout ends the run.
+//! A reader that goes away (`| head -1`) ends the printing, not the run: the exit code is 0 only if the run was right. Any
+//! other failure of stdout ends the run.
 
 use std::error::Error;
 use std::fmt;
@@ -31,12 +31,12 @@ pub(crate) fn note(line: fmt::Arguments<'_>) {
 
 /// Prints lines until nobody reads them any more.
 #[derive(Debug)]
-pub(crate) struct Report<W> {
-    out: W,
-    closed: bool,
+pub(crate) struct Lines<W> {
+    pub(crate) out: W,
+    pub(crate) closed: bool,
 }
 
-impl<W: Write> Report<W> {
+impl<W: Write> Lines<W> {
     pub(crate) fn new(out: W) -> Self {
         Self { out, closed: false }
     }
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_gone_is_no_error_and_a_full_disk_is_one() {
-        let mut gone = Report::new(Failing(io::ErrorKind::BrokenPipe));
+        let mut gone = Lines::new(Failing(io::ErrorKind::BrokenPipe));
         assert!(gone.line(format_args!("x")).is_ok() && gone.closed);
-        let full = Report::new(Failing(io::ErrorKind::StorageFull)).line(format_args!("x"));
+        let full = Lines::new(Failing(io::ErrorKind::StorageFull)).line(format_args!("x"));
         assert!(full.expect_err("the disk is full").to_string().starts_with("stdout: "));
     }
 }
