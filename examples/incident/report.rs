@@ -7,7 +7,7 @@ use std::io::Write;
 
 use crate::checked::{Checked, Layer, LayerName};
 use crate::json::Object;
-pub(crate) use crate::lines::{Lines as Report, StdoutError, note};
+pub(crate) use crate::lines::{Lines as Report, StdoutError};
 use crate::prompts::PUBLIC;
 use crate::tenant_a::TenantA;
 use crate::unchecked::Unchecked;
