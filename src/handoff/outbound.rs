@@ -249,6 +249,8 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// - [`OutboundError::NotServed`]: another outbound began it, whose bytes these are not.
     /// - [`OutboundError::Transfer`], [`OutboundError::LandingOf`]: the landing is of another offer or writer.
+    /// - [`OutboundError::Layout`], [`OutboundError::Slice`]: the offer was not that of the receiver, which expects another
+    ///   model, or another part of it from this writer.
     /// - [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`]: not to be sent, or not yet.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
     /// - [`OutboundError::Land`]: the receiver did not take a part. What landed before stays there, unreadable, and the same
@@ -260,14 +262,7 @@ impl<M: PageMemory> Outbound<M> {
         pages: Range<u32>,
         landing: &mut Landing<'_, N>,
     ) -> Result<SentPart, OutboundError> {
-        let (expected, found) = (sending.transfer(), landing.transfer());
-        if expected != found {
-            return Err(OutboundError::Transfer { expected, found });
-        }
-        let (expected, found) = (sending.writer(), landing.writer());
-        if expected != found {
-            return Err(OutboundError::LandingOf { expected, found });
-        }
+        landing.check(sending)?;
         pass::run(self, sending, layers, pages, &mut Within::new(landing))
     }
 

@@ -4,6 +4,7 @@
 mod accepted;
 mod beginnings;
 mod ends;
+mod forged_offers;
 mod held;
 mod incident;
 mod memories;
