@@ -91,6 +91,9 @@ pub enum OpenError {
         /// Tokens of a page.
         page_tokens: u32,
     },
+    /// The prefix that is held cannot be read now, or no more.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The pages cannot be written now, or no more.
     #[error(transparent)]
     Write(#[from] WriteError),
