@@ -250,3 +250,29 @@ fn a_group_of_pages_that_this_version_does_not_know_is_refused() {
     });
     assert_eq!(error, InboundError::Group { expected: 0, found: 1 });
 }
+
+// C10, C11
+#[test]
+fn many_small_parts_told_again_count_once_each() {
+    // 64 layers of 512 pages, a part for each layer of each page: telling them again must not compare each with each
+    let cache = HeadCache::new(1, 1, ElementFormat::plain(Dtype::Int8));
+    let model = ModelLayout::new("deep", "r1", KvLayout::new(1, 64, cache)).expect("a good layout");
+    let whole = Slice::whole(&model);
+    let memory = HostMemory::new(model.geometry(&whole).expect("of the model"), 514).expect("a small map");
+    let decode = PagePool::new(PoolConfig::new(514), memory).expect("a pool");
+    let proof = decode.prove(CapacityPlan::new(512)).expect("the pool holds the plan");
+    let kv = decode.reserve(&proof, Request::new(owner(1), 512), 512).expect("room");
+    let mut inbound = Inbound::open(kv, InboundPlan::new(&model, &whole, 512)).expect("it opens");
+    let part = |layer: u32, page: u32| {
+        SentPart::new(slice(layer..layer + 1, 0..1), page..page + 1)
+            .with_digests(0..2, vec![Digest::from_bytes([layer as u8 + 1; 16])])
+    };
+    let parts = (0..64).flat_map(|layer| (0..512).map(move |page| part(layer, page))).collect();
+    let told = Receipt::new(inbound.transfer(), owner(1), model.clone(), Writer::ONLY)
+        .with_extent(512, 512, 1)
+        .with_parts(Checksum::Xxh3, parts);
+    assert_eq!(inbound.receive(&told), Ok(Received::Now));
+    assert_eq!(inbound.receive(&told), Ok(Received::Before));
+    assert_eq!(inbound.receive(&told), Ok(Received::Before));
+    assert!(matches!(inbound.accept().expect_err("no byte came").error(), InboundError::Gap { complete_pages: 0, .. }));
+}
