@@ -276,3 +276,29 @@ fn many_small_parts_told_again_count_once_each() {
     assert_eq!(inbound.receive(&told), Ok(Received::Before));
     assert!(matches!(inbound.accept().expect_err("no byte came").error(), InboundError::Gap { complete_pages: 0, .. }));
 }
+
+// C10, C11
+#[test]
+fn digests_that_nobody_compares_are_not_kept_without_limit() {
+    let world = World::new();
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    let plan = world.plan(40).with_checksum(Checksum::BytesUnverified);
+    let mut inbound = Inbound::open(kv, plan).expect("it opens");
+    let told = |digests: usize| {
+        let part =
+            SentPart::new(world.slice.clone(), 0..3).with_digests(0..4, vec![Digest::from_bytes([1; 16]); digests]);
+        Receipt::new(inbound.transfer(), owner(1), world.model.clone(), Writer::ONLY)
+            .with_extent(3, 40, 8)
+            .with_parts(Checksum::BytesUnverified, vec![part])
+    };
+    let (three, many) = (told(3), told(1 << 16));
+    let refused = InboundError::DigestCount { expected_digests: 3, found_digests: 1 << 16 };
+    assert_eq!(inbound.receive(&many), Err(refused));
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    drop(inbound.reject("too many"));
+    let mut inbound = Inbound::open(kv, world.plan(40).with_checksum(Checksum::BytesUnverified)).expect("it opens");
+    let three = Receipt::new(inbound.transfer(), owner(1), world.model.clone(), Writer::ONLY)
+        .with_extent(3, 40, 8)
+        .with_parts(Checksum::BytesUnverified, three.parts().to_vec());
+    assert_eq!(inbound.receive(&three), Ok(Received::Now), "one a page is no harm");
+}
