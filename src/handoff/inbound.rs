@@ -59,7 +59,8 @@ pub struct Inbound<M: PageMemory> {
 }
 
 impl<M: PageMemory> Inbound<M> {
-    /// Opens a handoff into a reservation, for the tokens of the plan. What is reserved beyond stays local, empty and zero.
+    /// Opens a handoff into a reservation, for the tokens of the plan. What is reserved beyond stays local and unwritten: what
+    /// a writer from outside stores in the rest of the last page is read by nobody, and appended over.
     ///
     /// Tokens that the reservation holds already are a prefix that is not sent: they are whole pages, written and committed.
     /// They are verified with the rest, against the digests of the sender's own pages of them.

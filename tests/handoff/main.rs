@@ -6,6 +6,7 @@ mod beginnings;
 mod ends;
 mod forged_offers;
 mod held;
+mod hostile;
 mod incident;
 mod memories;
 mod moves;
