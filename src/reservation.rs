@@ -20,7 +20,7 @@ use crate::plane_writer::{PlaneWriter, check_length};
 use crate::pool::{ClaimToken, PagePool, RecordKey, Released};
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, TicketId};
-use crate::transfer::Side;
+use crate::transfer::{Serving, Side};
 
 /// What an admission or a reservation holds of the pool; ends when dropped.
 pub(crate) struct Lease<M: PageMemory> {
@@ -593,8 +593,8 @@ impl<M: PageMemory> Reservation<M> {
         self.lease.pool().inner.open_transfer(&self.lease, side)
     }
 
-    /// Notes that a sender serves the transfer of a receiver; `false` when another one of this pool does.
-    pub(crate) fn serve_transfer(&self, id: TransferId) -> bool {
+    /// Notes that a sender serves the transfer of a receiver, if it may.
+    pub(crate) fn serve_transfer(&self, id: TransferId) -> Serving {
         self.lease.pool().inner.serve_transfer(self.lease.key(), id)
     }
 

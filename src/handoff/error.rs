@@ -348,6 +348,12 @@ pub enum OutboundError {
         /// The transfer.
         transfer: TransferId,
     },
+    /// This outbound serves as many transfers as one may.
+    #[error("this outbound has begun to serve {max_transfers} transfers, which is the most; nothing was sent")]
+    TooMany {
+        /// Most transfers that one outbound serves.
+        max_transfers: usize,
+    },
     /// This outbound does not serve the transfer.
     #[error("{transfer} is none that this outbound has begun to serve")]
     NotServed {

@@ -20,7 +20,7 @@ use crate::memory::PageMemory;
 use crate::pool::Released;
 use crate::reservation::Reservation;
 use crate::ticket::{HolderId, TicketId};
-use crate::transfer::Side;
+use crate::transfer::{MAX_SERVED, Serving, Side};
 
 /// Holds a prefill reservation whose committed tokens are sealed for a handoff.
 ///
@@ -225,6 +225,7 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// - As [`check`](Self::check).
     /// - [`OutboundError::Duplicate`]: another outbound of this pool serves the transfer.
+    /// - [`OutboundError::TooMany`]: it serves 1024 others.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
     pub fn start(&mut self, offer: &Offer) -> Result<Sending, OutboundError> {
         let slice = check_offer(self, offer)?;
@@ -232,8 +233,10 @@ impl<M: PageMemory> Outbound<M> {
             return Err(ReadError::Revoked.into());
         }
         let transfer = offer.transfer();
-        if !self.reservation.serve_transfer(transfer) {
-            return Err(OutboundError::Duplicate { transfer });
+        match self.reservation.serve_transfer(transfer) {
+            Serving::Now => {}
+            Serving::Elsewhere => return Err(OutboundError::Duplicate { transfer }),
+            Serving::TooMany => return Err(OutboundError::TooMany { max_transfers: MAX_SERVED }),
         }
         Ok(Sending::new(offer.clone(), self.id, self.writer, slice))
     }

@@ -10,7 +10,7 @@ use crate::error::TransferError;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
 use crate::reservation::Lease;
-use crate::transfer::{Side, Transfer, TransferInfo};
+use crate::transfer::{MAX_SERVED, Serving, Side, Transfer, TransferInfo};
 
 impl<M: PageMemory> PagePool<M> {
     /// Shows the open handoffs of the pool, both ends, oldest first. One whose value was forgotten is shown until its owner is
@@ -97,16 +97,19 @@ impl<M: PageMemory> Inner<M> {
         Some(TransferId::new(self.identity, sequence))
     }
 
-    /// Notes that a sender serves a transfer of a receiver; `false` when another sender of this pool does.
-    pub(crate) fn serve_transfer(&self, key: RecordKey, id: TransferId) -> bool {
+    /// Notes that a sender serves a transfer of a receiver, if it may.
+    pub(crate) fn serve_transfer(&self, key: RecordKey, id: TransferId) -> Serving {
         let mut state = self.state.lock();
         if let Some(serving) = state.transfers.values().find(|open| open.serves.contains(&id)) {
-            return serving.key == key;
+            return if serving.key == key { Serving::Now } else { Serving::Elsewhere };
         }
         if let Some(open) = state.transfer_of(key) {
+            if open.serves.len() >= MAX_SERVED {
+                return Serving::TooMany;
+            }
             open.serves.push(id);
         }
-        true
+        Serving::Now
     }
 
     pub(crate) fn set_transfer_deadline(&self, key: RecordKey, begun_ns: u64, deadline_ns: u64) {
