@@ -54,6 +54,20 @@ impl TransferInfo {
     }
 }
 
+/// Most transfers of receivers that one sender serves. Their numbers come in messages, and are kept and searched.
+pub(crate) const MAX_SERVED: usize = 1024;
+
+/// Whether a sender serves a transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Serving {
+    /// It does, from now on or as before.
+    Now,
+    /// Another sender of the pool does.
+    Elsewhere,
+    /// It serves as many as it may.
+    TooMany,
+}
+
 /// An open handoff, as the pool keeps it.
 #[derive(Debug)]
 pub(crate) struct Transfer {

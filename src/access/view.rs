@@ -167,8 +167,10 @@ pub(super) fn look_at_run<M: PageMemory>(
         match &mut gathered {
             None => {
                 let span = run_span(memory, page, window, run, first);
+                let mut pieces = Pieces::of_bytes(len_bytes);
+                let mut look = |bytes: &[u8]| pieces.add(bytes, &mut |bytes| each(chunk.clone(), bytes));
                 // SAFETY: (1) of `PageMemory::look`: by the words of this function nobody writes these tokens.
-                unsafe { memory.look(span, len_bytes, &mut |bytes| each(chunk.clone(), bytes)) }?;
+                unsafe { memory.look(span, len_bytes, &mut look) }?;
             }
             Some(scratch) => {
                 let bytes = scratch.take(len_bytes as usize);
@@ -183,6 +185,34 @@ pub(super) fn look_at_run<M: PageMemory>(
         first = chunk.end;
     }
     Ok(())
+}
+
+/// Puts together what a memory shows in pieces, which may end inside a token. What comes in one piece is not copied.
+struct Pieces {
+    len_bytes: u64,
+    gathered: Option<Scratch>,
+    seen: usize,
+}
+
+impl Pieces {
+    fn of_bytes(len_bytes: u64) -> Self {
+        Self { len_bytes, gathered: None, seen: 0 }
+    }
+
+    /// Takes the next piece, and shows all of them once the last one is there.
+    fn add(&mut self, bytes: &[u8], each: &mut dyn FnMut(&[u8])) {
+        if bytes.len() as u64 == self.len_bytes {
+            return each(bytes);
+        }
+        let gathered = self.gathered.get_or_insert_with(|| Scratch::of_bytes(self.len_bytes));
+        // no larger than a page, which fits in memory
+        let all = gathered.take(self.len_bytes as usize);
+        all[self.seen..][..bytes.len()].copy_from_slice(bytes);
+        self.seen += bytes.len();
+        if self.seen == all.len() {
+            each(all);
+        }
+    }
 }
 
 /// Whether the tokens of a run of a window lie one after the other.

@@ -91,6 +91,9 @@ pub enum OpenError {
         /// Tokens of a page.
         page_tokens: u32,
     },
+    /// The prefix that is held cannot be read now, or no more.
+    #[error(transparent)]
+    Read(#[from] ReadError),
     /// The pages cannot be written now, or no more.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -344,6 +347,12 @@ pub enum OutboundError {
     Duplicate {
         /// The transfer.
         transfer: TransferId,
+    },
+    /// This outbound serves as many transfers as one may.
+    #[error("this outbound has begun to serve {max_transfers} transfers, which is the most; nothing was sent")]
+    TooMany {
+        /// Most transfers that one outbound serves.
+        max_transfers: usize,
     },
     /// This outbound does not serve the transfer.
     #[error("{transfer} is none that this outbound has begun to serve")]

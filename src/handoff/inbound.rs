@@ -60,7 +60,8 @@ pub struct Inbound<M: PageMemory> {
 }
 
 impl<M: PageMemory> Inbound<M> {
-    /// Opens a handoff into a reservation, for the tokens of the plan. What is reserved beyond stays local, empty and zero.
+    /// Opens a handoff into a reservation, for the tokens of the plan. What is reserved beyond stays local and unwritten: what
+    /// a writer from outside stores in the rest of the last page is read by nobody, and appended over.
     ///
     /// Tokens that the reservation holds already are a prefix that is not sent: they are whole pages, written and committed.
     /// They are verified with the rest, against the digests of the sender's own pages of them.
@@ -82,7 +83,8 @@ impl<M: PageMemory> Inbound<M> {
     /// - [`OpenError::PastReserved`]: more is expected than was reserved.
     /// - [`OpenError::PastExpected`], [`OpenError::Drafts`], [`OpenError::PartOfPage`]: what is written already is no prefix
     ///   of whole pages.
-    /// - [`OpenError::Write`]: an outside writer or a device is at work on a page, or the owner was reclaimed.
+    /// - [`OpenError::Read`]: an outside writer or a device is at work on a page of that prefix.
+    /// - [`OpenError::Write`]: an outside writer or a device is at work on another page, or the owner was reclaimed.
     pub fn open(reservation: Reservation<M>, plan: InboundPlan) -> Result<Self, Refused<Reservation<M>, OpenError>> {
         let tiles = match check_open(&reservation, &plan) {
             Ok(tiles) => tiles,
@@ -373,6 +375,9 @@ fn check_open<M: PageMemory>(reservation: &Reservation<M>, plan: &InboundPlan) -
     let page_tokens = pool.page_tokens();
     if !written_tokens.is_multiple_of(u64::from(page_tokens)) {
         return Err(OpenError::PartOfPage { written_tokens, page_tokens });
+    }
+    if written_tokens > 0 {
+        drop(reservation.read(0..written_tokens)?);
     }
     // at most the pages of the reservation, which an index counts
     let pages = pool.pages_for_tokens(tokens) as u32;

@@ -20,7 +20,7 @@ use crate::memory::PageMemory;
 use crate::pool::{PagePool, Released};
 use crate::reservation::Reservation;
 use crate::ticket::{HolderId, TicketId};
-use crate::transfer::Side;
+use crate::transfer::{MAX_SERVED, Serving, Side};
 
 /// Holds a prefill reservation whose committed tokens are sealed for a handoff.
 ///
@@ -242,6 +242,7 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// - As [`check`](Self::check).
     /// - [`OutboundError::Duplicate`]: another outbound of this pool serves the transfer.
+    /// - [`OutboundError::TooMany`]: it serves 1024 others.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
     pub fn start(&mut self, offer: &Offer) -> Result<Sending, OutboundError> {
         let slice = check_offer(self, offer)?;
@@ -249,8 +250,10 @@ impl<M: PageMemory> Outbound<M> {
             return Err(ReadError::Revoked.into());
         }
         let transfer = offer.transfer();
-        if !self.reservation.serve_transfer(transfer) {
-            return Err(OutboundError::Duplicate { transfer });
+        match self.reservation.serve_transfer(transfer) {
+            Serving::Now => {}
+            Serving::Elsewhere => return Err(OutboundError::Duplicate { transfer }),
+            Serving::TooMany => return Err(OutboundError::TooMany { max_transfers: MAX_SERVED }),
         }
         if !self.serves.contains(&transfer) {
             self.serves.push(transfer);
@@ -269,6 +272,8 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// - [`OutboundError::NotServed`]: another outbound began it, whose bytes these are not.
     /// - [`OutboundError::Transfer`], [`OutboundError::LandingOf`]: the landing is of another offer or writer.
+    /// - [`OutboundError::Layout`], [`OutboundError::Slice`]: the offer was not that of the receiver, which expects another
+    ///   model, or another part of it from this writer.
     /// - [`OutboundError::NoSuchPart`], [`OutboundError::NotCommitted`]: not to be sent, or not yet.
     /// - [`OutboundError::Read`]: the owner was reclaimed.
     /// - [`OutboundError::Land`]: the receiver did not take a part. What landed before stays there, unreadable, and the same
@@ -280,14 +285,7 @@ impl<M: PageMemory> Outbound<M> {
         pages: Range<u32>,
         landing: &mut Landing<'_, N>,
     ) -> Result<SentPart, OutboundError> {
-        let (expected, found) = (sending.transfer(), landing.transfer());
-        if expected != found {
-            return Err(OutboundError::Transfer { expected, found });
-        }
-        let (expected, found) = (sending.writer(), landing.writer());
-        if expected != found {
-            return Err(OutboundError::LandingOf { expected, found });
-        }
+        landing.check(sending)?;
         pass::run(self, sending, layers, pages, &mut Within::new(landing))
     }
 

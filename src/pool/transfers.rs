@@ -10,7 +10,7 @@ use crate::error::TransferError;
 use crate::id::TransferId;
 use crate::memory::PageMemory;
 use crate::reservation::{Lease, Reservation};
-use crate::transfer::{Side, Transfer, TransferInfo};
+use crate::transfer::{MAX_SERVED, Serving, Side, Transfer, TransferInfo};
 
 impl<M: PageMemory> PagePool<M> {
     /// Shows the open handoffs of the pool, both ends, oldest first. One whose value was forgotten is shown until its owner is
@@ -93,18 +93,21 @@ impl<M: PageMemory> Inner<M> {
         Some(TransferId::new(self.identity, sequence))
     }
 
-    /// Notes that a sender serves a transfer of a receiver; `false` when another sender of this pool does.
-    pub(crate) fn serve_transfer(&self, key: RecordKey, id: TransferId) -> bool {
+    /// Notes that a sender serves a transfer of a receiver, if it may.
+    pub(crate) fn serve_transfer(&self, key: RecordKey, id: TransferId) -> Serving {
         let mut state = self.state.lock();
-        let Some(number) = state.records.get(key).and_then(|record| record.transfer) else { return true };
+        let Some(number) = state.records.get(key).and_then(|record| record.transfer) else { return Serving::Now };
         if let Some(serving) = state.served.get(&id.to_bits()) {
-            return *serving == number;
+            return if *serving == number { Serving::Now } else { Serving::Elsewhere };
+        }
+        if state.transfers.get(&number).is_some_and(|open| open.serves.len() >= MAX_SERVED) {
+            return Serving::TooMany;
         }
         state.served.insert(id.to_bits(), number);
         if let Some(open) = state.transfers.get_mut(&number) {
             open.serves.push(id);
         }
-        true
+        Serving::Now
     }
 
     pub(crate) fn set_transfer_deadline(&self, key: RecordKey, begun_ns: u64, deadline_ns: u64) {
@@ -126,8 +129,8 @@ impl<M: PageMemory> Reservation<M> {
         self.pool().inner.open_transfer(self.lease(), side)
     }
 
-    /// Notes that a sender serves the transfer of a receiver; `false` when another one of this pool does.
-    pub(crate) fn serve_transfer(&self, id: TransferId) -> bool {
+    /// Notes that a sender serves the transfer of a receiver, if it may.
+    pub(crate) fn serve_transfer(&self, id: TransferId) -> Serving {
         self.pool().inner.serve_transfer(self.lease().key(), id)
     }
 

@@ -130,3 +130,21 @@ fn a_prefix_that_is_no_whole_committed_pages_is_not_opened_and_comes_back() {
     inbound.receive(&receipt.expect("it is sent")).expect("honest");
     assert_named(&inbound.accept().expect("all is there"), &world.model, &world.whole, 3, 11);
 }
+
+// C10
+#[test]
+fn a_prefix_that_somebody_outside_writes_is_not_taken_for_one_that_is_held() {
+    let world = World::new();
+    let mut kv = reserve(&world.decode, owner(1), 48, 48);
+    write(&mut kv, 1, 16);
+    kv.commit(16).expect("written");
+    let ticket = kv.pin_write(0..1, HolderId(9), None).expect("nobody reads");
+    let page = kv.handle(0).expect("a page").index();
+    let (kv, error) = Inbound::open(kv, world.plan(48)).expect_err("a writer is on the prefix").into_parts();
+    assert_eq!(error, OpenError::Read(ReadError::Busy { page }));
+    assert_eq!((kv.written_tokens(), kv.committed_tokens()), (16, 16));
+    // SAFETY: (1) nobody was told of the page.
+    unsafe { world.decode.ticket_done(ticket) }.expect("it is open");
+    drop(Inbound::open(kv, world.plan(48)).expect("it stopped"));
+    assert_untouched(&world.decode);
+}

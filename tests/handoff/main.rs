@@ -4,7 +4,9 @@
 mod accepted;
 mod beginnings;
 mod ends;
+mod forged_offers;
 mod held;
+mod hostile;
 mod incident;
 mod memories;
 mod moves;

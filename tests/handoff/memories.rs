@@ -175,3 +175,28 @@ fn both_ends_and_the_messages_may_go_to_other_threads() {
     is_send_sync::<Refusal>();
     is_send_sync::<pagestamp::NotAccepted>();
 }
+
+// C10
+#[test]
+fn a_token_larger_than_what_a_device_shows_at_once_is_handed_over_whole() {
+    // one run of a token has 24 KiB, and the memory shows 16 KiB at once
+    let cache = HeadCache::new(48, 256, ElementFormat::plain(Dtype::F16));
+    let model = ModelLayout::new("wide", "r1", KvLayout::new(2, 1, cache)).expect("a good layout");
+    let slice = Slice::whole(&model);
+    let geometry = model.geometry(&slice).expect("a good layout");
+    let watched = || PagePool::new(PoolConfig::new(POOL_PAGES), Watched::new(&geometry)).expect("a pool");
+    let (prefill, decode) = (watched(), watched());
+    let mut kv = reserve(&prefill, owner(1), 3, 3);
+    write(&mut kv, 1, 3);
+    kv.commit(3).expect("written");
+    let mut outbound = Outbound::seal(kv, &model, &slice).expect("it is sealed");
+    let kv = reserve(&decode, owner(1), 3, 3);
+    let mut inbound = Inbound::open(kv, InboundPlan::new(&model, &slice, 3)).expect("it opens");
+    let offer = inbound.offer();
+    let sent = outbound.send(&offer, &mut inbound.landing(Writer::ONLY).expect("it lands")).expect("it is sent");
+    assert_holds(&accept(inbound, &sent).expect("all fits"), 1, 3);
+
+    let room = reserve(&decode, owner(1), 3, 3);
+    let moved = outbound.into_reservation().move_into(room).expect("it moves");
+    assert_holds(&moved, 1, 3);
+}

@@ -17,10 +17,15 @@ fn store_page(pool: &PagePool<HostMemory>, page: u32, seed: u64, tokens: std::op
 }
 
 fn store_all(world: &World, offer: &Offer, seed: u64) {
+    store_all_of(world, offer, seed, offer.tokens());
+}
+
+/// As many tokens as the card likes.
+pub(crate) fn store_all_of(world: &World, offer: &Offer, seed: u64, tokens: u64) {
     for (ordinal, bits) in offer.destinations().iter().enumerate() {
         let page = PageHandle::<HostMemory>::from_bits(*bits).expect("a handle").index();
         let first = ordinal as u64 * u64::from(P);
-        store_page(&world.decode, page, seed, first..offer.tokens().min(first + u64::from(P)));
+        store_page(&world.decode, page, seed, first..tokens.min(first + u64::from(P)));
     }
 }
 

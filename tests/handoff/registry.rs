@@ -159,3 +159,26 @@ fn destinations_of_another_pool_or_offered_twice_are_refused_by_the_sender() {
     assert_eq!(error, Err(OutboundError::SameDestination { first: 0, second: 2 }));
     assert_eq!(outbound.check(&with(honest)), Ok(()));
 }
+
+// C10, C11
+#[test]
+fn a_peer_that_makes_up_numbers_of_transfers_fills_no_registry() {
+    let world = World::new();
+    let mut outbound = world.sealed(1, 40);
+    let inbound = world.open(40, 40);
+    let real = inbound.offer();
+    let forged = |number: u64| {
+        // the sequence is the low 64 bits
+        let transfer = TransferId::from_bits(real.transfer().to_bits() & !u128::from(u64::MAX) | u128::from(number));
+        Offer::new(transfer.expect("not zero"), owner(1), world.model.clone(), world.slice.clone())
+            .with_writers(real.writers().to_vec())
+            .with_tokens(40, real.destinations().to_vec())
+            .with_checksum(Checksum::Xxh3)
+    };
+    for number in 1000..1000 + 1024 {
+        outbound.start(&forged(number)).map(drop).expect("who knows what is real");
+    }
+    assert_eq!(outbound.start(&real), Err(OutboundError::TooMany { max_transfers: 1024 }));
+    outbound.start(&forged(1000)).map(drop).expect("it serves that one");
+    assert_eq!(world.prefill.transfers()[0].serves.len(), 1024);
+}

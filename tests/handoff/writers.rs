@@ -239,3 +239,55 @@ fn a_group_of_pages_that_this_version_does_not_know_is_refused() {
     });
     assert_eq!(error, InboundError::Group { expected: 0, found: 1 });
 }
+
+// C10, C11
+#[test]
+fn many_small_parts_told_again_count_once_each() {
+    // 64 layers of 512 pages, a part for each layer of each page: telling them again must not compare each with each
+    let cache = HeadCache::new(1, 1, ElementFormat::plain(Dtype::Int8));
+    let model = ModelLayout::new("deep", "r1", KvLayout::new(1, 64, cache)).expect("a good layout");
+    let whole = Slice::whole(&model);
+    let memory = HostMemory::new(model.geometry(&whole).expect("of the model"), 514).expect("a small map");
+    let decode = PagePool::new(PoolConfig::new(514), memory).expect("a pool");
+    let proof = decode.prove(CapacityPlan::new(512)).expect("the pool holds the plan");
+    let kv = decode.reserve(&proof, Request::new(owner(1), 512), 512).expect("room");
+    let mut inbound = Inbound::open(kv, InboundPlan::new(&model, &whole, 512)).expect("it opens");
+    let part = |layer: u32, page: u32| {
+        SentPart::new(slice(layer..layer + 1, 0..1), page..page + 1)
+            .with_digests(0..2, vec![Digest::from_bytes([layer as u8 + 1; 16])])
+    };
+    let parts = (0..64).flat_map(|layer| (0..512).map(move |page| part(layer, page))).collect();
+    let told = Receipt::new(inbound.transfer(), owner(1), model.clone(), Writer::ONLY)
+        .with_extent(512, 512, 1)
+        .with_parts(Checksum::Xxh3, parts);
+    assert_eq!(inbound.receive(&told), Ok(Received::Now));
+    assert_eq!(inbound.receive(&told), Ok(Received::Before));
+    assert_eq!(inbound.receive(&told), Ok(Received::Before));
+    assert!(matches!(inbound.accept().expect_err("no byte came").error(), InboundError::Gap { complete_pages: 0, .. }));
+}
+
+// C10, C11
+#[test]
+fn digests_that_nobody_compares_are_not_kept_without_limit() {
+    let world = World::new();
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    let plan = world.plan(40).with_checksum(Checksum::BytesUnverified);
+    let mut inbound = Inbound::open(kv, plan).expect("it opens");
+    let told = |digests: usize| {
+        let part =
+            SentPart::new(world.slice.clone(), 0..3).with_digests(0..4, vec![Digest::from_bytes([1; 16]); digests]);
+        Receipt::new(inbound.transfer(), owner(1), world.model.clone(), Writer::ONLY)
+            .with_extent(3, 40, 8)
+            .with_parts(Checksum::BytesUnverified, vec![part])
+    };
+    let (three, many) = (told(3), told(1 << 16));
+    let refused = InboundError::DigestCount { expected_digests: 3, found_digests: 1 << 16 };
+    assert_eq!(inbound.receive(&many), Err(refused));
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    drop(inbound.reject("too many"));
+    let mut inbound = Inbound::open(kv, world.plan(40).with_checksum(Checksum::BytesUnverified)).expect("it opens");
+    let three = Receipt::new(inbound.transfer(), owner(1), world.model.clone(), Writer::ONLY)
+        .with_extent(3, 40, 8)
+        .with_parts(Checksum::BytesUnverified, three.parts().to_vec());
+    assert_eq!(inbound.receive(&three), Ok(Received::Now), "one a page is no harm");
+}

@@ -5,10 +5,10 @@ use std::ops::Range;
 
 use crate::access::WriteBorrow;
 use crate::geometry::{LayoutError, Slice};
-use crate::handoff::LandError;
 use crate::handoff::bytes::coverage::{Overlap, Part};
 use crate::handoff::bytes::tile::{Target, Tile, targets};
 use crate::handoff::verdict::expected::Expected;
+use crate::handoff::{LandError, OutboundError, Sending};
 use crate::id::TransferId;
 use crate::memory::PageMemory;
 use crate::ticket::HolderId;
@@ -92,6 +92,29 @@ impl<M: PageMemory> Landing<'_, M> {
         self.store(page, &target, tokens.clone(), bytes)?;
         self.end(page, &target, &tokens);
         Ok(Landed::Now)
+    }
+
+    /// Compares what a sender is to send with what is expected of it here. The offer that it was started from is a message,
+    /// which may differ from the one that was made here in more than its number.
+    pub(in crate::handoff) fn check(&self, sending: &Sending) -> Result<(), OutboundError> {
+        let (expected, found) = (sending.transfer(), self.transfer());
+        if expected != found {
+            return Err(OutboundError::Transfer { expected, found });
+        }
+        let (expected, found) = (sending.writer(), self.writer());
+        if expected != found {
+            return Err(OutboundError::LandingOf { expected, found });
+        }
+        let (sealed, model) = (sending.offer().model(), &self.expected.model);
+        if sealed != model {
+            let (expected, found) = (Box::new(sealed.clone()), Box::new(model.clone()));
+            return Err(OutboundError::Layout { expected, found });
+        }
+        let (expected, found) = (self.tile.writer.slice(), sending.slice());
+        if expected != found {
+            return Err(OutboundError::Slice { expected: expected.clone(), found: found.clone() });
+        }
+        Ok(())
     }
 
     /// Where each plane of a part of this writer goes.

@@ -1,8 +1,9 @@
 //! What a writer said that it sent, each layer of each page exactly once.
 //!
 //! *Owns* the grid of layers and pages of one writer, and the parts that were taken. *Does not know* bytes: a part that is
-//! told is a claim until its digests are compared. O(layers * pages) bits, O(cells) for a part.
+//! told is a claim until its digests are compared. O(layers * pages) bits, O(cells + log parts) for a part.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::handoff::SentPart;
@@ -26,17 +27,18 @@ pub(in crate::handoff) struct Grid {
     /// One bit a cell, page by page of a layer. Empty until the first part comes.
     cells: Vec<u64>,
     told_cells: u64,
-    parts: Vec<SentPart>,
+    /// By their first layer and page: no two that were taken have a cell in common.
+    parts: BTreeMap<(u32, u32), SentPart>,
 }
 
 impl Grid {
     pub(in crate::handoff) fn new(layers: Range<u32>, pages: u32) -> Self {
-        Self { layers, pages, cells: Vec::new(), told_cells: 0, parts: Vec::new() }
+        Self { layers, pages, cells: Vec::new(), told_cells: 0, parts: BTreeMap::new() }
     }
 
-    /// The parts that were taken, in the order in which they came.
-    pub(in crate::handoff) fn parts(&self) -> &[SentPart] {
-        &self.parts
+    /// The parts that were taken, in order of layers, then pages.
+    pub(in crate::handoff) fn parts(&self) -> impl Iterator<Item = &SentPart> {
+        self.parts.values()
     }
 
     fn cell(&self, layer: u32, page: u32) -> u64 {
@@ -56,7 +58,8 @@ impl Grid {
     pub(in crate::handoff) fn take(&mut self, part: &SentPart) -> Told {
         let told = |layer| part.pages().find(|page| self.is_told(layer, *page)).map(|page| (layer, page));
         if let Some((layer, page)) = part.slice().layers().find_map(told) {
-            return if self.parts.contains(part) { Told::Again } else { Told::Overlap { layer, page } };
+            let before = self.parts.get(&first_cell(part));
+            return if before == Some(part) { Told::Again } else { Told::Overlap { layer, page } };
         }
         if self.cells.is_empty() {
             self.cells = vec![0; self.cell_count().div_ceil(64) as usize];
@@ -68,7 +71,7 @@ impl Grid {
                 self.told_cells += 1;
             }
         }
-        self.parts.push(part.clone());
+        self.parts.insert(first_cell(part), part.clone());
         Told::New
     }
 
@@ -80,6 +83,10 @@ impl Grid {
         let untold = |layer| (0..self.pages).find(|page| !self.is_told(layer, *page)).map(|page| (layer, page));
         self.layers.clone().find_map(untold)
     }
+}
+
+fn first_cell(part: &SentPart) -> (u32, u32) {
+    (part.slice().layers().start, part.pages().start)
 }
 
 #[cfg(test)]
@@ -109,7 +116,7 @@ mod tests {
         assert_eq!(grid.take(&other), Told::Overlap { layer: 4, page: 66 }, "other digests for the same pages");
         assert_eq!(grid.first_untold(), Some((4, 0)));
         assert_eq!(grid.take(&part(4..5, 0..66)), Told::New);
-        assert_eq!((grid.first_untold(), grid.parts().len()), (None, 3));
+        assert_eq!((grid.first_untold(), grid.parts().count()), (None, 3));
     }
 
     proptest! {
