@@ -302,3 +302,30 @@ fn digests_that_nobody_compares_are_not_kept_without_limit() {
         .with_parts(Checksum::BytesUnverified, three.parts().to_vec());
     assert_eq!(inbound.receive(&three), Ok(Received::Now), "one a page is no harm");
 }
+
+// C10, B18
+#[test]
+fn a_part_that_is_new_in_some_layers_only_is_an_overlap_in_planes_that_layers_share_too() {
+    for model in models() {
+        let whole = Slice::whole(&model);
+        let decode = pool_of(&model, &whole);
+        let mut outbound = sender(&model, &whole, 0, 7, 11);
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let mut inbound = Inbound::open(kv, InboundPlan::new(&model, &whole, 11)).expect("it opens");
+        let sending = outbound.start(&inbound.offer()).expect("it fits");
+        let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
+        outbound.copy(&sending, 1..2, 0..1, &mut landing).map(drop).expect("it is sent");
+        let both = outbound.copy(&sending, 0..2, 0..1, &mut landing);
+        drop(landing);
+        if model.whole().layer_planes() == LayerPlanes::PerLayer {
+            both.map(drop).expect("each plane is of one layer: one is new, one is there");
+            continue;
+        }
+        let OutboundError::Land(LandError::Overlap { page: 0, layer: 1, .. }) = both.expect_err("one of two is new")
+        else {
+            panic!("another error")
+        };
+        let refused = inbound.accept().expect_err("two parts overlapped").give_up();
+        assert!(matches!(refused.error(), InboundError::Overlap { page: 0, layer: 1, .. }), "{refused}");
+    }
+}
