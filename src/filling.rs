@@ -122,6 +122,7 @@ mod tests {
         assert_eq!(right.store_part(0, &windows[1], 0..2, &[1; 3]), Err(wrong));
         let short = WriteError::Length { plane: 0, tokens: 2, given_bytes: 3, expected_bytes: 4 };
         assert_eq!(right.store_run(0, &windows[0], 0, 0..2, &[1; 3]), Err(short));
+        assert_eq!(right.store_run(0, &windows[0], 0, 2..2, &[]), Ok(()), "no token is no byte");
         for (ordinal, tokens) in [(0, 0..4), (1, 0..2)] {
             let mut seen = Vec::new();
             let mut look = |tokens: Range<u32>, bytes: &[u8]| seen.push((tokens, bytes.to_vec()));
