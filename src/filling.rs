@@ -135,6 +135,25 @@ mod tests {
 
     // C12
     #[test]
+    fn nothing_is_stored_over_tokens_that_are_written_and_they_are_looked_at_all_the_same() {
+        let mut reservation = filling(8, 8).abandon();
+        reservation.write(4, &[&[7; 8], &[9; 8]]).expect("it is empty");
+        let mut filling = Filling::begin(reservation, 4).expect("nobody else is there");
+        let windows = PlaneWindow::all(filling.reservation.pool().geometry());
+        let mut right = filling.right().expect("not revoked");
+        for tokens in [0..4, 3..4] {
+            let (count, to_tokens) = (tokens.len(), u64::from(tokens.end));
+            let written = Err(WriteError::PastReserved { to_tokens, reserved_tokens: 8 });
+            assert_eq!(right.store_part(0, &windows[0], tokens.clone(), &vec![1; count * 2]), written);
+            assert_eq!(right.store_run(0, &windows[0], 0, tokens, &vec![1; count * 2]), written);
+        }
+        let mut seen = Vec::new();
+        right.look(0, &windows[0], 0, 0..4, &mut |_, bytes| seen.extend_from_slice(bytes)).expect("its own");
+        assert_eq!(seen, [7; 8]);
+    }
+
+    // C12
+    #[test]
     fn nothing_is_stored_or_verified_while_an_outside_writer_is_on_the_page() {
         let mut filling = filling(8, 8);
         filling.reservation.pin_write(1..2, HolderId(1), None).expect("nobody reads");
