@@ -329,3 +329,36 @@ fn a_part_that_is_new_in_some_layers_only_is_an_overlap_in_planes_that_layers_sh
         assert!(matches!(refused.error(), InboundError::Overlap { page: 0, layer: 1, .. }), "{refused}");
     }
 }
+
+// C10, C11
+#[test]
+fn a_receipt_that_begins_below_the_layers_of_its_writer_or_says_nothing_is_refused() {
+    let model = models().remove(0);
+    let whole = Slice::whole(&model);
+    let cut = [slice(0..2, 0..4), slice(2..4, 0..4)];
+    let decode = pool_of(&model, &whole);
+    for layers in [0..1, 0..2, 1..3, 0..4] {
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let plan = InboundPlan::new(&model, &whole, 11).with_writers(writers(&cut));
+        let mut inbound = Inbound::open(kv, plan).expect("it opens");
+        let found = slice(layers, 0..4);
+        let planes = model.geometry(&found).expect("of the model").planes().len() as u32;
+        let part = SentPart::new(found.clone(), 0..3).with_digests(0..planes, vec![Digest::from_bytes([1; 16]); 3]);
+        let told = |parts| {
+            Receipt::new(inbound.transfer(), owner(1), model.clone(), HolderId(1))
+                .with_extent(3, 11, 3)
+                .with_parts(Checksum::Xxh3, parts)
+        };
+        let (below, nothing) = (told(vec![part]), told(Vec::new()));
+        let expected = InboundError::Slice { writer: HolderId(1), expected: cut[1].clone(), found };
+        assert_eq!(inbound.receive(&below), Err(expected));
+        drop(inbound.reject("another rank's layers"));
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let plan = InboundPlan::new(&model, &whole, 11).with_writers(writers(&cut));
+        let mut inbound = Inbound::open(kv, plan).expect("it opens");
+        let nothing = Receipt::new(inbound.transfer(), owner(1), model.clone(), HolderId(1))
+            .with_extent(3, 11, 3)
+            .with_parts(Checksum::Xxh3, nothing.parts().to_vec());
+        assert_eq!(inbound.receive(&nothing), Err(InboundError::Unverified { page: 0, plane: 0 }));
+    }
+}
