@@ -122,6 +122,7 @@ mod tests {
         assert_eq!(right.store_part(0, &windows[1], 0..2, &[1; 3]), Err(wrong));
         let short = WriteError::Length { plane: 0, tokens: 2, given_bytes: 3, expected_bytes: 4 };
         assert_eq!(right.store_run(0, &windows[0], 0, 0..2, &[1; 3]), Err(short));
+        assert_eq!(right.store_run(0, &windows[0], 0, 2..2, &[]), Ok(()), "no token is no byte");
         for (ordinal, tokens) in [(0, 0..4), (1, 0..2)] {
             let mut seen = Vec::new();
             let mut look = |tokens: Range<u32>, bytes: &[u8]| seen.push((tokens, bytes.to_vec()));
@@ -130,6 +131,25 @@ mod tests {
         }
         let beyond = right.look(1, &windows[0], 0, 0..3, &mut |_, _| panic!("a token that is not of the right"));
         assert_eq!(beyond, past(7));
+    }
+
+    // C12
+    #[test]
+    fn nothing_is_stored_over_tokens_that_are_written_and_they_are_looked_at_all_the_same() {
+        let mut reservation = filling(8, 8).abandon();
+        reservation.write(4, &[&[7; 8], &[9; 8]]).expect("it is empty");
+        let mut filling = Filling::begin(reservation, 4).expect("nobody else is there");
+        let windows = PlaneWindow::all(filling.reservation.pool().geometry());
+        let mut right = filling.right().expect("not revoked");
+        for tokens in [0..4, 3..4] {
+            let (count, to_tokens) = (tokens.len(), u64::from(tokens.end));
+            let written = Err(WriteError::PastReserved { to_tokens, reserved_tokens: 8 });
+            assert_eq!(right.store_part(0, &windows[0], tokens.clone(), &vec![1; count * 2]), written);
+            assert_eq!(right.store_run(0, &windows[0], 0, tokens, &vec![1; count * 2]), written);
+        }
+        let mut seen = Vec::new();
+        right.look(0, &windows[0], 0, 0..4, &mut |_, bytes| seen.extend_from_slice(bytes)).expect("its own");
+        assert_eq!(seen, [7; 8]);
     }
 
     // C12

@@ -130,8 +130,8 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         let run_bytes = window.run_bytes() as usize;
         let page = self.check_part(ordinal, window, &tokens, self.tokens.start)?;
         check_bytes(window.plane(), &tokens, u64::from(window.run_bytes()), src.len())?;
-        let piece = if is_together(&inner.memory, window) { src.len().max(1) } else { run_bytes };
-        for (token, bytes) in (tokens.start..).step_by(piece / run_bytes.max(1)).zip(src.chunks(piece)) {
+        let step_tokens = if is_together(&inner.memory, window) { tokens.len().max(1) } else { 1 };
+        for (token, bytes) in (tokens.start..).step_by(step_tokens).zip(src.chunks(step_tokens * run_bytes)) {
             // SAFETY: (1) of `PageMemory::write`: as in `store_part`.
             unsafe { inner.memory.write(run_span(&inner.memory, page, window, run, token), bytes) }?;
         }

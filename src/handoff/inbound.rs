@@ -71,7 +71,7 @@ impl<M: PageMemory> Inbound<M> {
     ///
     /// # Cost
     ///
-    /// O(pages + planes * writers); allocates. Checking the writers is O(writers squared).
+    /// O(pages); allocates a byte for each plane of each page of each writer. Checking the writers is O(writers squared).
     ///
     /// # Errors
     ///

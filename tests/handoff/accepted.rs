@@ -190,6 +190,16 @@ fn a_part_that_was_refused_for_its_arguments_leaves_the_handoff_good() {
                 expected_bytes: bytes.len() as u64,
             },
         ),
+        (
+            landing.put(0, 1, 1..P, &bytes),
+            LandError::Length {
+                page: 0,
+                plane: 1,
+                tokens: P - 1,
+                given_bytes: bytes.len() as u64,
+                expected_bytes: bytes.len() as u64 / u64::from(P) * u64::from(P - 1),
+            },
+        ),
     ];
     for (found, expected) in bad {
         assert_eq!(found, Err(expected));

@@ -126,3 +126,19 @@ fn an_offer_of_other_tokens_or_held_tokens_is_never_accepted() {
         assert_untouched(&decode);
     }
 }
+
+// C10
+#[test]
+fn an_offer_whose_writer_sends_more_than_the_receiver_holds_is_refused_by_the_sender() {
+    let model = layers_model();
+    let whole = Slice::whole(&model);
+    let mut outbound = sender(&model, &whole, 0, 5, 11);
+    for held in [slice(0..4, 1..4), slice(1..4, 0..4)] {
+        let decode = pool_of(&model, &held);
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let inbound = Inbound::open(kv, InboundPlan::new(&model, &held, 11)).expect("it opens");
+        let forged = with_writers(&inbound.offer(), vec![Writer::new(Writer::ONLY, whole.clone())]);
+        let refused = OutboundError::Slice { expected: held, found: whole.clone() };
+        assert_eq!(outbound.start(&forged), Err(refused));
+    }
+}

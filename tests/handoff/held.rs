@@ -123,6 +123,14 @@ fn a_prefix_that_is_no_whole_committed_pages_is_not_opened_and_comes_back() {
     let (mut kv, error) = open(kv).expect_err("part of a page").into_parts();
     assert_eq!(error, OpenError::PartOfPage { written_tokens: 5, page_tokens: 4 });
     kv.truncate(4).expect("back to a page's end");
+    // one draft that nobody accepted, and whole pages
+    let mut draft = reserve(&world.decode, owner(1), 11, 11);
+    append(&mut draft, &world.model, &world.whole, 3, 3);
+    let last = planes_of(&world.model, &world.whole, 3, 3..4);
+    draft.write(1, &last.iter().map(Vec::as_slice).collect::<Vec<_>>()).expect("within the reservation");
+    let (draft, error) = open(draft).expect_err("a draft is no prefix").into_parts();
+    assert_eq!(error, OpenError::Drafts { written_tokens: 4, committed_tokens: 3 });
+    assert_eq!((draft.written_tokens(), draft.committed_tokens()), (4, 3));
     let mut inbound = open(kv).expect("whole pages");
     let mut outbound = world.sender(3);
     let offer = inbound.offer();

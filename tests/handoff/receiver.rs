@@ -123,6 +123,23 @@ fn what_no_digest_covers_is_never_accepted() {
     assert_eq!(error, InboundError::NoSuchPlanes { expected_planes: 4, found: 0..5 });
 }
 
+// C10
+#[test]
+fn a_receipt_of_another_kind_of_digest_is_refused_by_its_name() {
+    let world = World::new();
+    let error = world.accept_with(40, |r| {
+        let digests = digests_of(&r);
+        with_digests(&r, Checksum::Crc32c, digests)
+    });
+    assert_eq!(error, InboundError::Checksum { expected: Checksum::Xxh3, found: Checksum::Crc32c });
+    let kv = reserve(&world.decode, owner(1), 40, 40);
+    let plan = world.plan(40).with_checksum(Checksum::BytesUnverified);
+    let mut inbound = Inbound::open(kv, plan).expect("it opens");
+    let sent = receipt(&inbound.offer(), 3, 40, 8, vec![Digest::from_bytes([1; 16]); 3]);
+    let other = InboundError::Checksum { expected: Checksum::BytesUnverified, found: Checksum::Xxh3 };
+    assert_eq!(inbound.receive(&sent), Err(other));
+}
+
 /// The receipt, with digests that are said to cover these planes.
 fn covering(receipt: &Receipt, planes: std::ops::Range<u32>) -> Receipt {
     let part = SentPart::new(receipt.parts()[0].slice().clone(), receipt.parts()[0].pages());

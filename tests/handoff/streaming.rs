@@ -114,6 +114,30 @@ fn what_is_not_to_be_sent_is_refused_by_name() {
     let other = OutboundError::LandingOf { expected: HolderId(4), found: HolderId(5) };
     assert_eq!(rank4.copy(&as_rank4, 0..1, 0..3, &mut landing), Err(other));
     drop(landing);
+    let mut rank5 = rank4.with_writer(HolderId(5));
+    let as_rank5 = rank5.start(&two.offer()).expect("it fits");
+    let mut landing = two.landing(HolderId(5)).expect("it lands");
+    for layers in [0..1, 0..2] {
+        let (expected_layers, sealed_pages) = (1..2, 3);
+        let below = OutboundError::NoSuchPart { layers: layers.clone(), pages: 0..3, expected_layers, sealed_pages };
+        assert_eq!(rank5.copy(&as_rank5, layers, 0..3, &mut landing), Err(below), "it has it, and is not to send it");
+    }
+    drop(landing);
     assert_eq!(two.complete_pages(), 0);
     assert_eq!(inbound.complete_pages(), 0);
+    assert!(raw_is_zero(&world.decode));
+}
+
+// C5, C10
+#[test]
+fn only_pages_of_sealed_tokens_are_named_while_a_prompt_grows() {
+    let world = World::new();
+    let mut kv = reserve(&world.prefill, owner(1), 48, 48);
+    write(&mut kv, 1, 20);
+    kv.commit(17).expect("written");
+    let all: Vec<_> = kv.handles().collect();
+    let mut outbound = Outbound::stream(kv, &world.model, &world.slice, 48).expect("it begins");
+    assert_eq!(outbound.handles().collect::<Vec<_>>(), all[..2]);
+    outbound.append().commit(20).expect("written");
+    assert_eq!((outbound.sealed_tokens(), outbound.handles().count()), (20, 2));
 }

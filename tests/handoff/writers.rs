@@ -291,3 +291,63 @@ fn digests_that_nobody_compares_are_not_kept_without_limit() {
         .with_parts(Checksum::BytesUnverified, three.parts().to_vec());
     assert_eq!(inbound.receive(&three), Ok(Received::Now), "one a page is no harm");
 }
+
+// C10, B18
+#[test]
+fn a_part_that_is_new_in_some_layers_only_is_an_overlap_in_planes_that_layers_share_too() {
+    for model in models() {
+        let whole = Slice::whole(&model);
+        let decode = pool_of(&model, &whole);
+        let mut outbound = sender(&model, &whole, 0, 7, 11);
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let mut inbound = Inbound::open(kv, InboundPlan::new(&model, &whole, 11)).expect("it opens");
+        let sending = outbound.start(&inbound.offer()).expect("it fits");
+        let mut landing = inbound.landing(Writer::ONLY).expect("it lands");
+        outbound.copy(&sending, 1..2, 0..1, &mut landing).map(drop).expect("it is sent");
+        let both = outbound.copy(&sending, 0..2, 0..1, &mut landing);
+        drop(landing);
+        if model.whole().layer_planes() == LayerPlanes::PerLayer {
+            both.map(drop).expect("each plane is of one layer: one is new, one is there");
+            continue;
+        }
+        let OutboundError::Land(LandError::Overlap { page: 0, layer: 1, .. }) = both.expect_err("one of two is new")
+        else {
+            panic!("another error")
+        };
+        let refused = inbound.accept().expect_err("two parts overlapped").give_up();
+        assert!(matches!(refused.error(), InboundError::Overlap { page: 0, layer: 1, .. }), "{refused}");
+    }
+}
+
+// C10, C11
+#[test]
+fn a_receipt_that_begins_below_the_layers_of_its_writer_or_says_nothing_is_refused() {
+    let model = models().remove(0);
+    let whole = Slice::whole(&model);
+    let cut = [slice(0..2, 0..4), slice(2..4, 0..4)];
+    let decode = pool_of(&model, &whole);
+    for layers in [0..1, 0..2, 1..3, 0..4] {
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let plan = InboundPlan::new(&model, &whole, 11).with_writers(writers(&cut));
+        let mut inbound = Inbound::open(kv, plan).expect("it opens");
+        let found = slice(layers, 0..4);
+        let planes = model.geometry(&found).expect("of the model").planes().len() as u32;
+        let part = SentPart::new(found.clone(), 0..3).with_digests(0..planes, vec![Digest::from_bytes([1; 16]); 3]);
+        let told = |parts| {
+            Receipt::new(inbound.transfer(), owner(1), model.clone(), HolderId(1))
+                .with_extent(3, 11, 3)
+                .with_parts(Checksum::Xxh3, parts)
+        };
+        let (below, nothing) = (told(vec![part]), told(Vec::new()));
+        let expected = InboundError::Slice { writer: HolderId(1), expected: cut[1].clone(), found };
+        assert_eq!(inbound.receive(&below), Err(expected));
+        drop(inbound.reject("another rank's layers"));
+        let kv = reserve(&decode, owner(1), 11, 11);
+        let plan = InboundPlan::new(&model, &whole, 11).with_writers(writers(&cut));
+        let mut inbound = Inbound::open(kv, plan).expect("it opens");
+        let nothing = Receipt::new(inbound.transfer(), owner(1), model.clone(), HolderId(1))
+            .with_extent(3, 11, 3)
+            .with_parts(Checksum::Xxh3, nothing.parts().to_vec());
+        assert_eq!(inbound.receive(&nothing), Err(InboundError::Unverified { page: 0, plane: 0 }));
+    }
+}

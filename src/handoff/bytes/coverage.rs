@@ -1,7 +1,7 @@
 //! Which parts of the expected pages have landed, each exactly once.
 //!
 //! *Owns* the count of page ordinals, units (one unit of one layer) and token ranges. *Does not know* bytes. A part is O(1)
-//! when it is all of a unit of a page, else O(parts of that page and unit).
+//! when it is all of a unit of a page, else O(log parts of that page and unit) to find and a move of them to note.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,8 +68,9 @@ impl Coverage {
         let landed = if self.whole[slot] {
             Some(0..page_tokens)
         } else {
-            let mut parts = self.parts.get(&slot).into_iter().flatten();
-            parts.find(|part| part.start < tokens.end && tokens.start < part.end).cloned()
+            let parts = self.parts.get(&slot).map_or(&[][..], Vec::as_slice);
+            let at = parts.partition_point(|part| part.end <= tokens.start);
+            parts.get(at).filter(|part| part.start < tokens.end).cloned()
         };
         match landed {
             None => Part::New,
