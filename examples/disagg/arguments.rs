@@ -21,6 +21,7 @@ usage: cargo run --release --example disagg -- [options]
   --help         print this text
 
 Options with a value are also read as --fault=KIND and --model=WHICH.
+The cache folder is $PAGESTAMP_CACHE, else $XDG_CACHE_HOME/pagestamp, else ~/.cache/pagestamp.
 The exit code is 0 if every outcome is right, also when nobody reads the output to its end;
 2 if an option cannot be used; else 1.
 ";

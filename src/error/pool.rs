@@ -282,8 +282,8 @@ pub enum TransferError {
     /// It ended: accepted, rejected, dropped, or its owner was reclaimed.
     #[error("{0} is over; drop the message")]
     Over(crate::id::TransferId),
-    /// This pool neither receives it nor serves it.
-    #[error("{0} is none that this pool receives or serves; look who sent the message")]
+    /// This pool neither receives it nor serves it: a sender forgets a transfer when it ends.
+    #[error("nobody here receives or serves {0}, or no longer; drop the message")]
     Unknown(crate::id::TransferId),
 }
 

@@ -408,7 +408,7 @@ pub enum OutboundError {
 }
 
 /// Says a geometry in a few words.
-struct Shape<'a>(&'a PageGeometry);
+pub(super) struct Shape<'a>(pub(super) &'a PageGeometry);
 
 impl fmt::Display for Shape<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

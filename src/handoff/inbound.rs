@@ -182,6 +182,10 @@ impl<M: PageMemory> Inbound<M> {
 
     /// Opens the pages for bytes of one writer that come within this process.
     ///
+    /// A writer that has landed once sends within the process for good. While the ticket of any writer is open no bytes
+    /// land: all pages are under it. Let the writers within the process go first, or wait for the end of the ticket, or open
+    /// every writer from outside.
+    ///
     /// # Errors
     ///
     /// - [`LandError::Writer`]: no such writer is expected, or it writes from outside.
@@ -201,7 +205,11 @@ impl<M: PageMemory> Inbound<M> {
     ///
     /// Until then nobody reads them, whatever becomes of this inbound. The ticket ends by
     /// [`ticket_done`](crate::PagePool::ticket_done) when the transport has reported every transfer of the grant terminal,
-    /// or in another of the ways that are written there. A writer whose ticket ended may be given another one.
+    /// or in another of the ways that are written there. A writer whose ticket ended may be given another one; it writes from
+    /// outside for good. While a ticket is open no [`landing`](Self::landing) of another writer takes bytes.
+    ///
+    /// The offer names no ticket. The engine carries [`TicketId::to_bits`] to the writer and its "done" back, by a message of
+    /// its own. `deadline_ns` is absolute, in the caller's own clock.
     ///
     /// # Cost
     ///
@@ -274,11 +282,12 @@ impl<M: PageMemory> Inbound<M> {
         Ok(received)
     }
 
-    /// Ends the handoff if everything fits: all tickets of writers have ended, every part was told exactly once, all bytes
-    /// landed, and their digests are those of the receipts. Then the tokens become written and committed, and the
-    /// reservation is readable.
+    /// Ends the handoff if everything fits: all tickets of writers have ended, every part was told exactly once, all bytes of
+    /// writers within the process landed, and the digests of what is there are those of the receipts. Then the tokens become
+    /// written and committed, and the reservation is readable.
     ///
-    /// The bytes that landed are digested here; the sender's word counts for nothing. A handoff of no tokens needs no
+    /// What is there is digested here; the sender's word counts for nothing. Bytes from outside are not counted, only
+    /// digested: under [`Checksum::BytesUnverified`](super::Checksum::BytesUnverified) nothing at all shows that one came. A handoff of no tokens needs no
     /// receipt.
     ///
     /// # Cost
@@ -333,14 +342,31 @@ impl<M: PageMemory> Inbound<M> {
     }
 
     /// Ends the handoff for an error of [`receive`](Self::receive): releases the pages, and has the message for the other
-    /// side and the request's end in its answer.
+    /// side and the request's end in its answer. If a receipt was wrong before, that first error is kept, and not this one.
     pub fn refuse(self, error: InboundError) -> NotAccepted {
+        let error = self.wrong.clone().unwrap_or(error);
         let transfer = self.transfer();
         let rejected = self.reject(error.clone());
         NotAccepted::new(transfer, error, rejected)
     }
 
-    /// Makes the message that ends the handoff on the other side, for an error found here.
+    /// Ends the request for good because a sender refused this transfer. The other senders may be given the same refusal.
+    ///
+    /// # Errors
+    ///
+    /// The inbound comes back.
+    ///
+    /// - [`InboundError::Transfer`]: the refusal is of another transfer.
+    pub fn refused(self, refusal: Refusal) -> Result<Rejected, Refused<Self, InboundError>> {
+        let (expected, found) = (self.transfer(), refusal.transfer());
+        if expected != found {
+            return Err(Refused::new(self, InboundError::Transfer { expected, found }));
+        }
+        Ok(self.reject(refusal))
+    }
+
+    /// Makes the message that ends the handoff on the other side, for an error of the engine. [`refuse`](Self::refuse) does
+    /// so for an error of a receipt.
     pub fn refusal(&self, error: &(dyn Error + 'static)) -> Refusal {
         Refusal::new(self.transfer(), Side::Receiver, error)
     }

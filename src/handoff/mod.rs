@@ -35,7 +35,21 @@
 //! - Pages that somebody outside may still write or read are quarantined until its ticket ends, however the handoff ends.
 //! - An outbound holds committed tokens only, and its reservation with them: they neither change nor go while it exists.
 //!
-//! **Cost** Messages O(pages), bytes one copy and one digest on the way out, one digest on the way in.
+//! **Cost** Messages O(pages), times the parts that their layers are sent in; bytes one copy and one digest on the way out, one
+//! digest on the way in.
+//!
+//! # Which call ends what
+//!
+//! | end | call | when | gives |
+//! |---|---|---|---|
+//! | receiver | [`Inbound::accept`] | it looks complete | the readable reservation, or [`NotYet`], or [`NotAccepted`] |
+//! | | [`NotYet::give_up`] | nothing more will come | [`NotAccepted`]: the [`Refusal`] for the sender, and the request's end |
+//! | | [`Inbound::refuse`] | a receipt was wrong | the same |
+//! | | [`Inbound::refused`] | a sender refused | the request's end |
+//! | | [`Inbound::reject`] | anything else, such as a client that is gone | the request's end |
+//! | sender | [`Outbound::release`], [`Outbound::into_reservation`] | it was received | the pages go back, or go on |
+//! | | [`Outbound::refused`] | a receiver refused | the request's end |
+//! | | [`Outbound::reject`] | anything else; [`Outbound::refusal`] makes the message | the request's end |
 //!
 //! # Examples
 //!
@@ -128,13 +142,78 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Most engines write from outside: a transport moves the bytes by addresses, under a ticket, and the receiver learns from
+//! digests what is there. Here the "transport" is a copy between the pools; over RDMA the regions and the ticket travel to
+//! prefill, and its "done" back, in messages of the engine's own.
+//!
+//! ```
+//! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
+//! # use pagestamp::{CapacityPlan, HostMemory, Inbound, InboundPlan, Outbound, OwnerId, PagePool, PoolConfig, Request};
+//! use pagestamp::handoff::{Regions, Route, Stretch};
+//! use pagestamp::{AcceptError, HolderId, Message, Writer};
+//!
+//! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
+//! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 2, cache))?;
+//! # let slice = Slice::whole(&model);
+//! # let geometry = model.geometry(&slice)?;
+//! # let prefill = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry.clone(), 10)?)?;
+//! # let decode = PagePool::new(PoolConfig::new(10), HostMemory::new(geometry, 10)?)?;
+//! # let plan = CapacityPlan::new(64);
+//! # let alice = OwnerId::new(1).ok_or("zero")?;
+//! # let mut prompt = prefill.reserve(&prefill.prove(plan)?, Request::new(alice, 20), 20)?;
+//! # prompt.write(20, &[&[7; 20 * 32], &[9; 20 * 32], &[5; 20 * 32], &[3; 20 * 32]])?;
+//! # prompt.commit(20)?;
+//! # let mut outbound = Outbound::seal(prompt, &model, &slice)?;
+//! # let room = decode.reserve(&decode.prove(plan)?, Request::new(alice, 64), 21)?;
+//! # let mut inbound = Inbound::open(room, InboundPlan::new(&model, &slice, 20))?;
+//! // decode: the offer and the ticket go out
+//! let ticket = inbound.open_writer(Writer::ONLY, Some(2_000_000_000))?;
+//! let offer = inbound.offer().to_bytes()?;
+//!
+//! // prefill: pins its pages for the network card, and moves them batch by batch, only what is asked for
+//! let Some(Message::Offer(offer)) = Message::read_from(&mut offer.as_slice())? else { return Err("no offer".into()) };
+//! let sending = outbound.start(&offer)?;
+//! let card = outbound.open_reader(HolderId(9), None)?;
+//! let here = Regions::of_pool(&model, slice.clone(), &prefill)?;
+//! let there = Regions::of_pool(&model, slice.clone(), &decode)?; // sent over when the two were paired
+//! let route = Route::new(&model, sending.slice(), here, there)?;
+//! let pages: Vec<u32> = outbound.handles().map(|handle| handle.index()).collect();
+//! let destinations = sending.destination_pages();
+//! let mut segments = Vec::new();
+//! for batch in sending.batches() {
+//!     let stretch = Stretch::new(offer.tokens(), &pages, &destinations).with_pages(batch);
+//!     route.segments(&stretch, &mut segments)?;
+//!     for segment in &segments {
+//!         let from = std::ptr::with_exposed_provenance::<u8>(segment.source as usize);
+//!         let to = std::ptr::with_exposed_provenance_mut::<u8>(segment.destination as usize);
+//!         // SAFETY: pages of `prefill` under a read ticket, and of `decode` under a write ticket.
+//!         unsafe { std::ptr::copy_nonoverlapping(from, to, segment.bytes as usize) };
+//!     }
+//! }
+//! // SAFETY: (1) the card has read all that it will ever read for this ticket.
+//! unsafe { prefill.ticket_done(card) }?;
+//! let part = outbound.digest(&sending, sending.slice().layers(), sending.all_pages())?;
+//! let receipt = sending.receipt(vec![part]);
+//!
+//! // decode: the receipt may come before the end of the ticket; nothing is readable before both
+//! inbound.receive(&receipt)?;
+//! let Err(AcceptError::NotYet(not_yet)) = inbound.accept() else { return Err("it may still write".into()) };
+//! // SAFETY: (1) prefill said that every transfer under this ticket has ended.
+//! unsafe { decode.ticket_done(ticket) }?;
+//! let kv = not_yet.into_inbound().accept()?;
+//! let mut values = [0; 20 * 32];
+//! kv.read(0..20)?.copy(3, &mut values)?;
+//! assert_eq!(values, [3; 20 * 32]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A sender that cannot serve the prompt says so, and a receipt for less than was reserved is not accepted. Either way the
 //! request ends on both sides with its first error, and no page of it was readable.
 //!
 //! ```
 //! # use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, KvLayout, ModelLayout, Slice};
 //! # use pagestamp::{CapacityPlan, HostMemory, Inbound, InboundPlan, Outbound, OwnerId, PagePool, PoolConfig, Request, Writer};
-//! use pagestamp::{InboundError, Receipt, Refusal, Side};
+//! use pagestamp::{InboundError, Receipt};
 //!
 //! # let cache = HeadCache::new(2, 8, ElementFormat::plain(Dtype::F16));
 //! # let model = ModelLayout::new("tiny", "r1", KvLayout::new(16, 1, cache))?;
@@ -155,14 +234,15 @@
 //!
 //! // the sender finds it first: nothing is sent, and a refusal is the answer
 //! let Err(error) = outbound.start(&offer) else { return Err("1 token is not 40".into()) };
-//! let refusal = Refusal::new(offer.transfer(), Side::Sender, &error);
+//! let refusal = outbound.refusal(&offer, &error);
 //! let at_prefill = outbound.reject(error);
 //!
 //! // had it declared "complete" instead, the receiver's own count would have ended the handoff
 //! let receipt = Receipt::new(offer.transfer(), alice, model.clone(), Writer::ONLY).with_extent(1, 1, 1);
 //! let Err(error) = inbound.receive(&receipt) else { return Err("1 page is not 3".into()) };
 //! assert!(matches!(error, InboundError::Pages { expected_pages: 3, found_pages: 1 }));
-//! let at_decode = inbound.reject(error); // tell the client: it is an error, not an empty answer
+//! let not_accepted = inbound.refuse(error); // its `refusal()` is the message for the sender
+//! let at_decode = not_accepted.into_rejected(); // tell the client: it is an error, not an empty answer
 //! assert_eq!((at_prefill.owner(), at_decode.owner()), (alice, alice));
 //! assert!(refusal.reason().contains("1 pages (1 tokens) are sealed"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -11,6 +11,7 @@ use crate::error::{ReadError, Refused, WriteError};
 use crate::filling::Filling;
 use crate::geometry::{PageGeometry, PlaneWindow};
 use crate::handoff::bytes::pass::{Onto, Pass};
+use crate::handoff::error::Shape;
 use crate::handoff::verdict::expected::tokens_in_page;
 use crate::handoff::verdict::verify::Reader;
 use crate::handoff::{Checksum, Digest, Digester};
@@ -32,7 +33,7 @@ pub enum MoveError {
         found: OwnerId,
     },
     /// The target's pages have another shape.
-    #[error("pages of {} cannot move to pages of {}; make both pools of one geometry", expected.fingerprint(), found.fingerprint())]
+    #[error("{} cannot move to {}; make both pools of one geometry", Shape(expected), Shape(found))]
     Geometry {
         /// Shape of the source's pages.
         expected: Box<PageGeometry>,

@@ -77,6 +77,11 @@ impl<M: PageMemory> Outbound<M> {
     /// the prompt, and what is committed may be sent meanwhile, in parts. What is sealed is the committed tokens; it grows
     /// and never changes.
     ///
+    /// Tokens are committed when every layer of them is written: a layer can be sent alone, but not before the last layer of
+    /// its tokens is computed. A reader from outside is let in page by page as they fill, by
+    /// [`PagePool::pin`](crate::PagePool::pin) over [`handles`](Self::handles); the descriptors of what is there are those
+    /// of a [`Stretch`](super::Stretch) of [`sealed_tokens`](Self::sealed_tokens), with as many destinations.
+    ///
     /// # Errors
     ///
     /// As [`seal`](Self::seal), and
@@ -266,7 +271,7 @@ impl<M: PageMemory> Outbound<M> {
     ///
     /// # Cost
     ///
-    /// O(bytes): two copies (through a chunk in the first-level cache) and one digest.
+    /// O(bytes): one copy and one digest, in one pass, where the CPU can address the sealed pages.
     ///
     /// # Errors
     ///
@@ -320,8 +325,8 @@ impl<M: PageMemory> Outbound<M> {
         Ok(sending.receipt(parts))
     }
 
-    /// Lets an outside party read the sealed pages (a network card that sends them, a receiver that fetches them) until its
-    /// ticket ends. It has one ticket, however often it asks.
+    /// Lets an outside party read all pages that are sent (a network card that sends them, a receiver that fetches them)
+    /// until its ticket ends. It has one ticket, however often it asks. `deadline_ns` is absolute, in the caller's own clock.
     ///
     /// The ticket ends as others do, by [`ticket_done`](crate::PagePool::ticket_done) when this reader says that it has all:
     /// a second word of the same reader is [`TicketError::AlreadyDone`] and ends nobody else's.
@@ -359,6 +364,11 @@ impl<M: PageMemory> Outbound<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn release(self) -> Released {
         self.reservation.release()
+    }
+
+    /// Makes the message that ends a handoff on the other side, for an error found here.
+    pub fn refusal(&self, offer: &Offer, error: &(dyn Error + 'static)) -> Refusal {
+        Refusal::new(offer.transfer(), Side::Sender, error)
     }
 
     /// Ends the request for good because the other side refused a transfer that this outbound serves. The pages go back at

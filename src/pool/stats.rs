@@ -78,7 +78,7 @@ pub struct PoolStats {
     pub trusted_ticket_ends: u64,
     /// Ends of tickets whose process had ended, as the kernel said.
     pub proven_ticket_ends: u64,
-    /// Whether raw addresses were given out for writing.
+    /// Whether raw addresses were given out for writing by `expose`. What is written under a ticket is not among it.
     pub addresses_exposed: bool,
     /// Tokens that `assume_written` took on trust.
     pub assumed_tokens: u64,

@@ -295,7 +295,7 @@ fn a_held_prefix_of_other_bytes_or_a_page_that_is_shifted_is_refused() {
     let receipt = send(&mut outbound, &mut inbound);
     inbound.receive(&receipt).unwrap();
     let error = refused(inbound);
-    assert!(matches!(error, InboundError::Digest { page: 0, .. }), "{error:?}");
+    assert!(matches!(error, InboundError::HeldDigest { page: 0, .. }), "{error:?}");
 
     // Right pages, each one place too early: what cutting the list to the same count would do.
     let mut inbound = pair.open(1, 2 * P);

@@ -141,3 +141,25 @@ fn a_claim_whose_handoff_was_dropped_gives_its_pages_again_with_nothing_written(
     let replayed = InboundError::Transfer { expected: transfer, found: older.transfer() };
     assert_eq!(world.refused(second, &older), replayed);
 }
+
+// C6, C10
+#[test]
+fn a_senders_refusal_ends_its_own_transfer_and_no_other_and_the_first_error_is_kept() {
+    let world = World::new();
+    let (outbound, first, second) = (world.sealed(1, 1), world.open(40, 40), world.open(40, 40));
+    let error = outbound.check(&first.offer()).expect_err("one token is not forty");
+    let refusal = outbound.refusal(&first.offer(), &error);
+    let (expected, found) = (second.transfer(), first.transfer());
+    let (mut second, stray) = second.refused(refusal.clone()).expect_err("of another transfer").into_parts();
+    assert_eq!(stray, InboundError::Transfer { expected, found });
+    let rejected = first.refused(refusal).expect("its own");
+    assert!(rejected.reason().to_string().contains("the sender refused"));
+    // the error that a receipt had is the one that the other side hears
+    let wrong = receipt(&second.offer(), 1, 16, 16, Vec::new());
+    let told = second.receive(&wrong).expect_err("one page is not three");
+    let later = InboundError::Writer { found: HolderId(4) };
+    let refused = second.refuse(later);
+    assert_eq!((refused.error(), refused.refusal().reason()), (&told, told.to_string().as_str()));
+    drop((refused, outbound));
+    assert_untouched(&world.decode);
+}

@@ -77,7 +77,7 @@ fn a_held_prefix_of_other_bytes_is_refused() {
         let receipt = outbound.send(&offer, &mut inbound.landing(Writer::ONLY).expect("it lands"));
         inbound.receive(&receipt.expect("it is sent")).expect("it looks right");
         let refused = inbound.accept().expect_err("the prefix is another").give_up();
-        assert!(matches!(refused.error(), InboundError::Digest { page: 0, .. }));
+        assert!(matches!(refused.error(), InboundError::HeldDigest { page: 0, .. }));
         assert_untouched(&world.decode);
     }
 }

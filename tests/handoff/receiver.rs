@@ -177,11 +177,11 @@ fn one_flipped_bit_anywhere_is_refused() {
         let mut inbound = world.open(40, 40);
         let digests = digests(&mut inbound);
         let sent = receipt(&inbound.offer(), 3, 40, 8, digests);
-        let InboundError::Digest { page: found_page, expected, found, .. } = world.refused(inbound, &sent) else {
+        let InboundError::Digest { page: found_page, here, told, .. } = world.refused(inbound, &sent) else {
             panic!("the bytes differ")
         };
         assert_eq!(found_page, page);
-        assert_ne!(expected, found);
+        assert_ne!(here, told);
     }
 }
 

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::geometry::{LayoutError, PageGeometry};
+use crate::handoff::error::Shape;
 use crate::transfer::Side;
 
 /// Says why the places of pages do not make up regions, a route or segments.
@@ -16,13 +17,9 @@ pub enum SegmentError {
     Layout(#[from] LayoutError),
     /// The memory or the regions are of pages of another shape than the model's slice.
     #[error(
-        "pages of the slice have {} tokens, {} planes and {} bytes, these have {}, {} and {} or differ in runs: name the model and the slice that the pool was made for",
-        expected.page_tokens(),
-        expected.planes().len(),
-        expected.total_page_bytes(),
-        found.page_tokens(),
-        found.planes().len(),
-        found.total_page_bytes()
+        "the slice needs {}, these are {}; name the model and the slice that the pool was made for",
+        Shape(expected),
+        Shape(found)
     )]
     OtherShape {
         /// Shape that follows from the model and the slice.

@@ -80,7 +80,12 @@ impl Tile {
     pub(in crate::handoff) fn find_missing(&self, expected: &Expected) -> Result<(), InboundError> {
         let writer = self.writer.holder();
         if let Some((layer, page)) = self.told.first_untold() {
-            return Err(InboundError::Untold { writer, page, layer });
+            let is_held = page < expected.held_pages();
+            return Err(if is_held {
+                InboundError::UntoldHeld { writer, page, layer }
+            } else {
+                InboundError::Untold { writer, page, layer }
+            });
         }
         if matches!(self.via, Via::Ticket(_)) {
             return Ok(());

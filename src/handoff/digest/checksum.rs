@@ -18,7 +18,7 @@ use super::blake3;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Checksum {
-    /// Not at all: whatever arrived is taken for what was sent. Gives up C10 for the bytes themselves; extents, layouts,
+    /// Not at all: whatever is there is taken for what was sent, even if a writer from outside wrote nothing. Gives up C10 for the bytes themselves; extents, layouts,
     /// owners and ranges are still compared. No default accepts it.
     BytesUnverified,
     /// CRC-32C, which network cards and disks compute too. Finds every burst of up to 32 bits and misses one other accident

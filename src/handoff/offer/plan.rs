@@ -60,7 +60,8 @@ impl InboundPlan {
 
     /// Sets how pages are digested.
     ///
-    /// [`Checksum::BytesUnverified`] gives up the proof that the bytes are the sender's: what landed is believed.
+    /// [`Checksum::BytesUnverified`] gives up the proof that the bytes are the sender's: what is there is believed, and of a writer from outside
+    /// nothing shows that a byte came.
     pub const fn with_checksum(mut self, checksum: Checksum) -> Self {
         self.checksum = checksum;
         self

@@ -72,6 +72,10 @@ impl Sending {
     }
 
     /// Cuts the pages that are to be sent into batches: no more than one may be on its way at once.
+    ///
+    /// Pages that the receiver holds are in no batch, and have to be told all the same: give one more part for
+    /// `0..pages().start`, which [`Outbound::copy`](crate::Outbound::copy) and [`Outbound::digest`](crate::Outbound::digest)
+    /// only digest.
     pub fn batches(&self) -> impl Iterator<Item = Range<u32>> + use<> {
         let Range { start, end } = self.pages();
         let most = self.offer.batch_pages().get();

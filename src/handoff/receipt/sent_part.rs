@@ -8,7 +8,8 @@ use crate::handoff::Digest;
 /// Says what was sent of some pages: which layers and heads, which of their planes are digested, and the digest of each page.
 ///
 /// A sender that streams layer by layer makes a part for each layer, or each few; one that sends all at once makes one part
-/// for everything. Pages are named by their ordinal in the sequence, those that the receiver held before included.
+/// for everything. A repeat is cut exactly as the first time, or it is another part that overlaps. Pages are named by their
+/// ordinal in the sequence, those that the receiver held before included.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a part belongs into a receipt"]
 pub struct SentPart {

@@ -188,6 +188,19 @@ pub enum InboundError {
         /// The first layer that is missing there.
         layer: u32,
     },
+    /// No receipt speaks for a layer of a page that is held here.
+    #[error(
+        "writer {} has not told the digest of layer {layer} of page {page}, which is held here and verified all the same",
+        writer.0
+    )]
+    UntoldHeld {
+        /// Who should have.
+        writer: HolderId,
+        /// The page's ordinal.
+        page: u32,
+        /// The first layer that is missing there.
+        layer: u32,
+    },
     /// Bytes did not land, or not all of them, whatever a receipt says.
     #[error(
         "writer {}, page {page}, layer {layer}, plane {plane}: {landed_tokens} of {expected_tokens} tokens landed ({complete_pages} of \
@@ -223,10 +236,28 @@ pub enum InboundError {
         page: u32,
         /// The layers and heads that the digest is of.
         slice: Slice,
-        /// Digest of the bytes that are there.
-        expected: Digest,
+        /// Digest of the bytes that are here.
+        here: Digest,
         /// Digest in the receipt.
-        found: Digest,
+        told: Digest,
+    },
+    /// What was held here before the handoff is not what the sender has.
+    #[error(
+        "page {page} was held here before and is not what writer {} has in {}: the local prefix is wrong, or of another \
+         prompt",
+        writer.0, Part(slice)
+    )]
+    HeldDigest {
+        /// Who sent the digest.
+        writer: HolderId,
+        /// The page's ordinal.
+        page: u32,
+        /// The layers and heads that the digest is of.
+        slice: Slice,
+        /// Digest of the bytes that are here.
+        here: Digest,
+        /// Digest in the receipt.
+        told: Digest,
     },
     /// The pages can no longer be read or written: the owner was reclaimed, or the memory refused.
     #[error(transparent)]

@@ -47,7 +47,11 @@ fn verify_part<M: PageMemory>(
         let computed = reader.digest(page, expected.tokens_in(page))?;
         if computed != found {
             let slice = slice.clone();
-            return Err(InboundError::Digest { writer, page, slice, expected: computed, found });
+            return Err(if page < expected.held_pages() {
+                InboundError::HeldDigest { writer, page, slice, here: computed, told: found }
+            } else {
+                InboundError::Digest { writer, page, slice, here: computed, told: found }
+            });
         }
     }
     Ok(())

@@ -50,7 +50,9 @@ pub enum WireError {
         known: u16,
     },
     /// The message is well-formed so far, and of another kind.
-    #[error("{expected} was asked for, the message is {found}: read it by its kind, as Message does")]
+    #[error(
+        "a message of kind {expected} was asked for, this is of kind {found}: read it by its kind, as Message does"
+    )]
     WrongKind {
         /// The kind asked for.
         expected: MessageKind,
