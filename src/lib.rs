@@ -1,5 +1,5 @@
-//! A page pool for host memory in which every page carries an owner and a generation, so that no request ever reads another
-//! tenant's bytes. (Device memory is to come.)
+//! A page pool for the memory of hosts and CUDA devices in which every page carries an owner and a generation, so that no
+//! request ever reads another tenant's bytes.
 //!
 //! # The problem
 //!
@@ -15,6 +15,7 @@
 //! | a rejection that did not stick | [`Rejected`] is terminal: no function takes it as a request |
 //! | a sender that declared "complete" | [`handoff`]: the receiver counts, compares and digests what arrived |
 //! | attention over unwritten pages | `reserved >= written >= committed`; a read past what is written is [`ReadError::Unwritten`] |
+//! | a wrong table of pages in front of a kernel | `memory::cuda`: the device compares page, generation and owner before attention reads |
 //! | pages with their last tenant's bytes | release bumps the generation at once, and zeroes before anyone else has the page |
 //! | pages freed under a writer | [tickets](TicketId) and guards quarantine; time frees nothing |
 //!
@@ -80,6 +81,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `blake3` | [`Checksum::Blake3Keyed`]: digests that who has not the key cannot forge |
+//! | `cuda` | `memory::cuda`: pages in a device's memory, and the check that the device makes itself; the driver is found at run time |
 //!
 //! Linux only: elsewhere the build stops.
 //!
@@ -90,6 +92,7 @@
 //! | [`HostMemory`] | an anonymous map, guard pages around each plane, not in core dumps |
 //! | [`NullMemory`] | nowhere: bookkeeping for engines that keep their own |
 //! | [`ForeignMemory`] | planes that the engine allocated |
+//! | `CudaMemory`, with the feature `cuda` | a CUDA device: slabs, or planes that the engine allocated |
 //! | [`HeldMemory`] | a test double whose cleaning ends when told |
 //!
 //! # Neighbours

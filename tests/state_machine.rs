@@ -4,6 +4,9 @@
 //! pass, every handle whose page has left its owner is refused, and every guard shows what it showed at first.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "cuda")]
+#[path = "state_machine/device.rs"]
+mod device;
 #[path = "state_machine/found.rs"]
 mod found;
 #[path = "state_machine/memory.rs"]
@@ -12,6 +15,9 @@ mod memory;
 mod model;
 #[path = "state_machine/ops.rs"]
 mod ops;
+#[cfg(feature = "cuda")]
+#[path = "cuda/standin.rs"]
+mod standin;
 #[path = "state_machine/world.rs"]
 mod world;
 
@@ -69,5 +75,16 @@ proptest! {
     #[test]
     fn held_memory_does_what_the_model_says((config, geometry, ops, seed) in sequence()) {
         run::<HeldMemory>(config, geometry, &ops, seed);
+    }
+}
+
+#[cfg(feature = "cuda")]
+proptest! {
+    #![proptest_config(cases(40))]
+
+    // C1, C2, C3, C4, C5, C6, C7, C8, C9, C12
+    #[test]
+    fn a_device_does_what_the_model_says((config, geometry, ops, seed) in sequence()) {
+        run::<device::SettledCuda>(config, geometry, &ops, seed);
     }
 }

@@ -72,8 +72,8 @@ impl<M: PageMemory> Drop for Borrow<'_, M> {
 /// ```
 #[must_use = "the pages are kept from reuse only while the guard lives"]
 pub struct ReadGuard<'a, M: PageMemory> {
-    borrow: Borrow<'a, M>,
-    tokens: Range<u64>,
+    pub(super) borrow: Borrow<'a, M>,
+    pub(super) tokens: Range<u64>,
 }
 
 impl<'a, M: PageMemory> ReadGuard<'a, M> {

@@ -268,7 +268,8 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
     ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
-    ///    reclaimed.
+    ///    reclaimed. On a device whatever stands by then in a lane that the memory was told of counts as stopped for a
+    ///    release, and for readers on that lane.
     /// 2. It calls neither `clean`, `decommit` nor `commit`.
     #[must_use]
     pub unsafe fn expose(&self) -> &M {

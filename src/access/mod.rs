@@ -15,6 +15,7 @@
 
 mod borrow;
 mod handle;
+mod in_place;
 mod raw;
 mod view;
 mod write;
@@ -22,5 +23,6 @@ mod write;
 pub(crate) use borrow::Borrow;
 pub use borrow::ReadGuard;
 pub use handle::PageGuard;
+pub(crate) use in_place::OrdinalCrc;
 pub use view::PageView;
 pub(crate) use write::WriteBorrow;

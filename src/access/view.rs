@@ -46,6 +46,21 @@ impl<M: PageMemory> PageView<'_, M> {
         Ok(look_at_run(&self.inner.memory, self.page, window, run, tokens, each)?)
     }
 
+    /// Whether a window shows all bytes that a plane of this page has: its runs then lie one after the other.
+    pub(crate) fn is_whole(&self, window: &PlaneWindow) -> bool {
+        self.tokens == (0..self.inner.page_tokens()) && window.is_whole()
+    }
+
+    /// Shows all bytes of a plane of a full page, in order: the first byte of each piece, and the piece.
+    pub(crate) fn look_whole(&self, window: &PlaneWindow, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), ReadError> {
+        let page_tokens = self.inner.page_tokens();
+        if !self.is_whole(window) {
+            let (to_tokens, written_tokens) = (u64::from(page_tokens), u64::from(self.tokens.end));
+            return Err(ReadError::Unwritten { to_tokens, written_tokens });
+        }
+        Ok(look_at_plane(&self.inner.memory, self.page, window.plane(), each)?)
+    }
+
     /// Copies the covered tokens of a plane. dst: `[tokens, runs, run_bytes]`, token by token.
     ///
     /// # Errors
@@ -183,6 +198,30 @@ pub(super) fn look_at_run<M: PageMemory>(
             }
         }
         first = chunk.end;
+    }
+    Ok(())
+}
+
+/// Shows all bytes of a plane of a page, in order: the first byte of each piece, and the piece. Whoever calls it holds a guard
+/// that covers the page, or has it alone.
+pub(super) fn look_at_plane<M: PageMemory>(
+    memory: &M,
+    page: u32,
+    plane: usize,
+    each: &mut dyn FnMut(u64, &[u8]),
+) -> Result<(), MemoryError> {
+    let page_bytes = memory.geometry().page_bytes(plane).unwrap_or(0);
+    let mut first = 0;
+    while first < page_bytes {
+        let len_bytes = (page_bytes - first).min(AT_ONCE_BYTES);
+        let (span, mut at) = (Span { page, plane: plane as u32, offset: first }, first);
+        let mut look = |bytes: &[u8]| {
+            each(at, bytes);
+            at += bytes.len() as u64;
+        };
+        // SAFETY: (1) of `PageMemory::look`: by the words of this function nobody writes the page.
+        unsafe { memory.look(span, len_bytes, &mut look) }?;
+        first += len_bytes;
     }
     Ok(())
 }

@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use super::Borrow;
-use super::view::{host_run, is_together, look_at_run, pieces, run_span, window_pieces};
+use super::view::{host_run, is_together, look_at_plane, look_at_run, pieces, run_span, window_pieces};
 use crate::error::{ReadError, WriteError};
 use crate::geometry::{PageGeometry, PlaneWindow};
 use crate::lease::Core;
-use crate::memory::{HostBytes, MemoryError, PageMemory};
+use crate::memory::{HostBytes, MemoryError, PageMemory, Span};
 use crate::pool::Inner;
 use crate::stamp::StampWord;
 use crate::sync::Ordering;
@@ -16,8 +16,8 @@ use crate::sync::Ordering;
 /// The right to write some unwritten tokens of a reservation: a counted borrow of a reservation that the caller has
 /// exclusively, whose pages were prepared.
 pub(crate) struct WriteBorrow<'a, M: PageMemory> {
-    borrow: Borrow<'a, M>,
-    tokens: Range<u64>,
+    pub(super) borrow: Borrow<'a, M>,
+    pub(super) tokens: Range<u64>,
 }
 
 impl<'a, M: PageMemory> WriteBorrow<'a, M> {
@@ -154,9 +154,44 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         Ok(look_at_run(&self.borrow.inner.memory, page, window, run, tokens, each)?)
     }
 
+    /// As [`store_run`](Self::store_run), of bytes from `offset` on of a plane of a full page, which the window shows whole.
+    pub(crate) fn store_whole(
+        &mut self,
+        ordinal: u32,
+        window: &PlaneWindow,
+        offset: u64,
+        src: &[u8],
+    ) -> Result<(), WriteError> {
+        let inner = self.borrow.inner;
+        let page = self.check_part(ordinal, window, &(0..inner.page_tokens()), self.tokens.start)?;
+        // SAFETY: (1) of `PageMemory::write`: as in `store_part`; all of the page's tokens are of the right, and the memory
+        // refuses bytes past them.
+        Ok(unsafe { inner.memory.write(Span { page, plane: window.plane() as u32, offset }, src) }?)
+    }
+
+    /// As [`look`](Self::look), of all bytes of a plane, if the tokens are all of a page and the window shows it whole: then
+    /// its runs lie one after the other.
+    pub(crate) fn look_whole(
+        &mut self,
+        ordinal: u32,
+        window: &PlaneWindow,
+        tokens: u32,
+        each: &mut dyn FnMut(u64, &[u8]),
+    ) -> Option<Result<(), WriteError>> {
+        if tokens != self.borrow.inner.page_tokens() || !window.is_whole() {
+            return None;
+        }
+        let page = match self.check_part(ordinal, window, &(0..tokens), 0) {
+            Ok(page) => page,
+            Err(error) => return Some(Err(error)),
+        };
+        let shown = look_at_plane(&self.borrow.inner.memory, page, window.plane(), each);
+        Some(shown.map_err(WriteError::from))
+    }
+
     /// Finds the page of a part that lies between token `least` and the end of the right, and on which nobody else is at
     /// work.
-    fn check_part(
+    pub(super) fn check_part(
         &self,
         ordinal: u32,
         window: &PlaneWindow,
@@ -234,7 +269,7 @@ fn check_bytes(plane: usize, tokens: &Range<u32>, token_bytes: u64, bytes: usize
     Err(WriteError::Length { plane, tokens, given_bytes, expected_bytes })
 }
 
-fn page_word<M: PageMemory>(inner: &Inner<M>, core: &Core, ordinal: u32) -> Option<(u32, StampWord)> {
+pub(super) fn page_word<M: PageMemory>(inner: &Inner<M>, core: &Core, ordinal: u32) -> Option<(u32, StampWord)> {
     let page = core.pages.get(ordinal)?;
     Some((page, inner.meta(page).word_for_reader()))
 }

@@ -175,6 +175,26 @@ pub enum MemoryError {
         /// The fence as a number.
         fence: u64,
     },
+    /// The lane was not named to the memory, which can make nothing wait there.
+    #[error("lane {lane} is not one that the memory was told of; name the engine's streams when it is made")]
+    UnknownLane {
+        /// The lane as a number.
+        lane: u64,
+    },
+    /// The lane is being captured into a graph, which can wait for nothing outside.
+    #[error("lane {lane} is being captured into a graph; end the capture first, or take pages for it before")]
+    Capturing {
+        /// The lane as a number.
+        lane: u64,
+    },
+    /// A device's driver refused.
+    #[error("the device's driver answered {code} to {call}")]
+    Device {
+        /// The function of the driver.
+        call: &'static str,
+        /// Its answer.
+        code: u32,
+    },
     /// A test asked for this refusal ([`HeldMemory`](super::HeldMemory)).
     #[error("a test asked for this refusal")]
     Injected,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::host::{done_only, known};
+use super::outside::{OutsidePlane, check_planes};
 use super::planes::{Padding, Planes, check_range};
 use super::{CleanPage, Fence, FenceState, Heat, HostBytes, HostPlane, Lane, MemoryError, PageMemory, Span};
 use crate::geometry::PageGeometry;
@@ -134,91 +135,21 @@ impl ForeignMemory {
 }
 
 fn check(geometry: &PageGeometry, max_pages: u32, planes: &[ForeignPlane]) -> Result<Vec<HostPlane>, MemoryError> {
-    if max_pages == 0 {
-        return Err(MemoryError::NoPages);
-    }
-    if planes.len() != geometry.planes().len() {
-        return Err(MemoryError::ForeignPlanes { given: planes.len(), planes: geometry.planes().len() });
-    }
-    let hosts = planes
+    let outside: Vec<_> = planes
         .iter()
-        .zip(0_u32..)
-        .map(|(foreign, plane)| check_plane(geometry, max_pages, foreign, plane))
-        .collect::<Result<Vec<_>, _>>()?;
-    for (first, a) in (0_u32..).zip(&hosts) {
-        for (second, b) in (0_u32..).zip(&hosts).skip(first as usize + 1) {
-            let apart = if a.base() <= b.base() { apart(a, b, max_pages) } else { apart(b, a, max_pages) };
-            if !apart {
-                return Err(MemoryError::ForeignOverlap { first, second });
-            }
-        }
-    }
-    Ok(hosts)
-}
-
-fn check_plane(
-    geometry: &PageGeometry,
-    max_pages: u32,
-    foreign: &ForeignPlane,
-    plane: u32,
-) -> Result<HostPlane, MemoryError> {
-    let page_bytes = geometry.page_bytes(plane as usize).unwrap_or(u64::MAX);
-    let ForeignPlane { base, stride_bytes, len_bytes } = *foreign;
-    if stride_bytes < page_bytes {
-        return Err(MemoryError::ForeignStride { plane, stride_bytes, page_bytes });
-    }
-    let overflow = MemoryError::Overflow { plane, pages: max_pages, page_bytes };
-    let needed_bytes = stride_bytes
-        .checked_mul(u64::from(max_pages - 1))
-        .and_then(|before| before.checked_add(page_bytes))
-        .ok_or(overflow)?;
-    if len_bytes < needed_bytes {
-        return Err(MemoryError::ForeignTooShort { plane, len_bytes, needed_bytes });
-    }
-    let fits = usize::try_from(len_bytes)
-        .ok()
-        .filter(|&len| isize::try_from(len).is_ok())
-        .and_then(|len| base.addr().get().checked_add(len));
-    if fits.is_none() {
-        return Err(MemoryError::ForeignWraps { plane, len_bytes });
-    }
-    match (usize::try_from(stride_bytes), usize::try_from(page_bytes)) {
-        (Ok(stride), Ok(page_bytes)) => Ok(HostPlane::new(base, stride, page_bytes)),
-        _ => Err(overflow),
-    }
-}
-
-/// Whether no page of `a` has a byte in common with a page of `b`, which begins at `a` or behind it. Both
-/// fit into the address space.
-fn apart(a: &HostPlane, b: &HostPlane, max_pages: u32) -> bool {
-    let last = max_pages as usize - 1;
-    let begin = |plane: &HostPlane, page: usize| plane.base().addr().get() + page * plane.stride();
-    let meet =
-        |i: usize, j: usize| begin(a, i) < begin(b, j) + b.page_bytes() && begin(b, j) < begin(a, i) + a.page_bytes();
-    if begin(a, last) + a.page_bytes() <= begin(b, 0) {
-        return true;
-    }
-    if max_pages == 1 {
-        return !meet(0, 0);
-    }
-    if a.stride() == b.stride() {
-        // page 0 of b lies between two neighbours of a, and all later pages in the same way
-        let before = ((begin(b, 0) - begin(a, 0)) / a.stride()).min(last);
-        return !meet(before, 0) && (before == last || !meet(before + 1, 0));
-    }
-    // two sorted rows: step past whichever page ends first
-    let (mut i, mut j) = (0, 0);
-    while i <= last && j <= last {
-        if meet(i, j) {
-            return false;
-        }
-        if begin(a, i) < begin(b, j) {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    true
+        .map(|plane| OutsidePlane {
+            base: plane.base.addr().get() as u64,
+            stride_bytes: plane.stride_bytes,
+            len_bytes: plane.len_bytes,
+        })
+        .collect();
+    let page_bytes = check_planes(geometry, max_pages, &outside)?;
+    // An allocation's bytes fit into the address space, as was checked.
+    Ok(planes
+        .iter()
+        .zip(page_bytes)
+        .map(|(plane, page_bytes)| HostPlane::new(plane.base, plane.stride_bytes as usize, page_bytes as usize))
+        .collect())
 }
 
 // SAFETY: (1) `Planes::read` and `write` check the span. (2) `clean` zeroes and settles before it answers.

@@ -25,12 +25,15 @@
 #![expect(unsafe_code, reason = "declares the unsafe traits and functions through which bytes are reached")]
 
 mod crc32c;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod error;
 mod foreign;
 mod held;
 mod host;
 mod map;
 mod null;
+mod outside;
 mod planes;
 mod process;
 mod scratch;
@@ -44,7 +47,8 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::geometry::PageGeometry;
+use crate::geometry::{PageGeometry, PlaneWindow};
+use crate::id::{Generation, OwnerId};
 
 pub(crate) use crc32c::Crc32c;
 pub use error::{Exposure, MemoryError};
@@ -76,7 +80,8 @@ pub(crate) use wipe::wipe;
 /// safe code can pass:
 ///
 /// 1. [`read`](Self::read), [`look`](Self::look) and [`write`](Self::write) touch exactly the bytes of the span,
-///    and only when they answer `Ok`; `look` shows each of them once, in order.
+///    and only when they answer `Ok`; `look` shows each of them once, in order. [`copy_from`](Self::copy_from) writes no byte
+///    but of the pages and tokens of its list.
 /// 2. Once [`poll`](Self::poll) answers [`FenceState::Done`] for the fence of a [`clean`](Self::clean),
 ///    every byte that the batch named reads as zero, and no store of that `clean` is still on its way. Nor is one once
 ///    it answers [`FenceState::Failed`], or when `clean` answered an error or panicked.
@@ -104,6 +109,17 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     /// touched them, and may be written beside it. A pool then cleans every page before its first issue, and all of
     /// it after each.
     const STARTS_DIRTY: bool;
+
+    /// True where a device keeps a mirror of the stamps, so that it can check pages itself. A pool then tells the memory of
+    /// every page that it hands out.
+    const MIRRORS_STAMPS: bool = false;
+
+    /// True where [`crc32c`](Self::crc32c) may answer, so that it is worth to ask.
+    const DIGESTS_IN_PLACE: bool = false;
+
+    /// Notes that a page is `owner`'s in this life, until the next [`clean`](Self::clean) of it. Called under the pool's
+    /// lock, in front of everything that the owner does with the page; waits for nothing.
+    fn issued(&self, _page: u32, _generation: Generation, _owner: OwnerId) {}
 
     /// Tells how pages are laid out.
     #[must_use]
@@ -148,7 +164,10 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// - [`MemoryError::UnknownFence`]: this memory never gave it out, or it has failed; nothing was queued.
+    /// Nothing was queued.
+    ///
+    /// - [`MemoryError::UnknownFence`]: this memory never gave it out, or it has failed.
+    /// - [`MemoryError::UnknownLane`], [`MemoryError::Capturing`]: a device cannot make that lane wait, or not now.
     fn order_after(&self, fence: Fence, lane: Lane) -> Result<(), MemoryError>;
 
     /// Gives the physical memory of these pages back to the system; they read as zero afterwards.
@@ -224,6 +243,60 @@ pub unsafe trait PageMemory: Send + Sync + Debug + Sized + 'static {
         }
         Ok(())
     }
+
+    /// Continues the CRC-32C of pages over their first tokens, where the bytes are: window by window, run by run. Waits.
+    ///
+    /// `None` where the memory cannot do that; the bytes are then shown by [`look`](Self::look). Windows lie in planes of
+    /// the geometry.
+    ///
+    /// # Errors
+    ///
+    /// - [`MemoryError::NoSuchPage`], or what a device refused.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read), of the first `tokens` tokens of each page.
+    unsafe fn crc32c(&self, _windows: &[PlaneWindow], _pages: &mut [PageCrc]) -> Option<Result<(), MemoryError>> {
+        None
+    }
+
+    /// Copies the first tokens of pages of another memory, where the bytes are. Waits.
+    ///
+    /// `None` where the memories cannot do that; the bytes then go through the host.
+    ///
+    /// # Errors
+    ///
+    /// - [`MemoryError::NoSuchPage`], or what a device refused. Some of the pages may be written.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read), of the first `tokens` tokens of each page of `from`.
+    /// 2. As [`write`](Self::write), of the same tokens of each page of this memory, which stands in the list once.
+    unsafe fn copy_from<N: PageMemory>(&self, _from: &N, _pages: &[PageCopy]) -> Option<Result<(), MemoryError>> {
+        None
+    }
+}
+
+/// A page to digest where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageCrc {
+    /// The page.
+    pub page: u32,
+    /// Its first tokens, of each run.
+    pub tokens: u32,
+    /// The CRC-32C of what comes before the page; afterwards with the page.
+    pub crc: u32,
+}
+
+/// A page to copy where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageCopy {
+    /// The page of the other memory.
+    pub from: u32,
+    /// The page of this one.
+    pub to: u32,
+    /// Its first tokens, of each run.
+    pub tokens: u32,
 }
 
 /// Bytes that a memory which the CPU cannot address shows at once.

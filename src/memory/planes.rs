@@ -231,6 +231,6 @@ pub(super) fn check_range(pages: &Range<u32>, max_pages: u32) -> Result<(), Memo
     Ok(())
 }
 
-fn no_such_plane(plane: u32, geometry: &PageGeometry) -> MemoryError {
+pub(super) fn no_such_plane(plane: u32, geometry: &PageGeometry) -> MemoryError {
     MemoryError::NoSuchPlane { plane, planes: geometry.planes().len() as u32 }
 }

@@ -272,7 +272,10 @@ impl<M: PageMemory> Inner<M> {
     fn issue_free(&self, state: &mut State, core: &Core, owner: OwnerId, pages: u64) {
         let (metas, taken) = (&*self.metas, state.free.top(pages as usize));
         for page in taken {
-            metas[*page as usize].issue(owner);
+            let generation = metas[*page as usize].issue(owner);
+            if M::MIRRORS_STAMPS {
+                self.memory.issued(*page, generation, owner);
+            }
         }
         core.pages.extend(taken.iter().rev().copied());
         state.free.drop_top(pages as usize);
@@ -314,6 +317,9 @@ impl<M: PageMemory> Inner<M> {
             state.former.extend(usable.iter().filter_map(|page| self.former(*page)));
             core.pages.extend(usable.iter().map(|page| {
                 self.meta(*page).issue_pending(owner);
+                if M::MIRRORS_STAMPS {
+                    self.memory.issued(*page, self.meta(*page).word().generation(), owner);
+                }
                 *page
             }));
             state.live += usable.len() as u64;

@@ -155,6 +155,12 @@ impl<M: PageMemory> Inner<M> {
 
     /// Frees pages whose fences are done, retires those whose fences failed. Never waits.
     pub(crate) fn poll_fences(&self, state: &mut State) {
+        // A memory may begin only when it is asked. Asked first, so that its own pages are clean in front of all others.
+        if state.own_pages_pending
+            && let Some(fence) = self.own_pages_clean.get()
+        {
+            state.own_pages_pending = self.memory.poll(*fence) == FenceState::Pending;
+        }
         for _ in 0..state.fenced.len() {
             // Asked before it is taken: should the memory panic, its pages stay where they are.
             let Some(answer) = state.fenced.front().map(|fenced| self.memory.poll(fenced.fence)) else { break };
@@ -284,6 +290,7 @@ impl<M: PageMemory> PagePool<M> {
         let own: Vec<CleanPage> = (0..inner.config.own_page_count()).map(whole).collect();
         let fence = inner.begin_clean(&own)?;
         inner.own_pages_clean.get_or_init(|| fence);
+        inner.state.lock().own_pages_pending = true;
         if inner.config.clean_mode() == CleanMode::OnRelease {
             let mut state = inner.state.lock();
             let batch = inner.take_dirty(&mut state, usize::MAX);

@@ -108,6 +108,8 @@ pub(crate) struct State {
     /// Lives that ended and are not zeroed, in pages that a lane has.
     pub(crate) former: Vec<Former>,
     pub(crate) in_hand: u64,
+    /// The pool's own pages are behind a fence, which somebody has to ask about.
+    pub(crate) own_pages_pending: bool,
     pub(crate) quarantined: Vec<u32>,
     pub(crate) parked: Vec<u32>,
     /// Parked pages whose memory was not given back yet; a part of `parked`.
@@ -147,6 +149,7 @@ impl State {
             pending: Vec::new(),
             former: Vec::new(),
             in_hand: 0,
+            own_pages_pending: false,
             quarantined: Vec::new(),
             parked: Vec::new(),
             parked_resident: Vec::new(),

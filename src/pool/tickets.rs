@@ -408,7 +408,10 @@ impl<M: PageMemory> Inner<M> {
         state.totals.pages_issued += pages.len() as u64;
         for (&(_, from, _), &fresh) in moves.iter().zip(&pages) {
             let meta = self.meta(fresh);
-            meta.issue(owner);
+            let generation = meta.issue(owner);
+            if M::MIRRORS_STAMPS {
+                self.memory.issued(fresh, generation, owner);
+            }
             meta.set_extent(meta.extent().with_high(from));
         }
         let fresh = Fresh { inner: self, state: &mut state, pages };

@@ -13,7 +13,25 @@ use pagestamp::memory::{
 /// A memory that the machine can run over.
 pub(crate) trait Under: PageMemory {
     fn make(geometry: PageGeometry, pages: u32) -> (Self, Option<HeldControl>);
+
+    /// Where a plane lies, if the CPU can address it.
     fn raw(&self, plane: usize) -> Option<HostPlane>;
+
+    /// Bytes of a page in a plane, whoever they belong to. Nobody writes while the machine looks: it is one thread.
+    fn bytes(&self, plane: usize, page: u32) -> Option<Vec<u8>> {
+        let place = self.raw(plane)?;
+        // SAFETY: `HostBytes` (2): `page_bytes` bytes of a page that exists; one thread, so nobody writes them now.
+        let bytes = unsafe { std::slice::from_raw_parts(place.page(page), place.page_bytes()) };
+        Some(bytes.to_vec())
+    }
+
+    /// Writes as an outside party with a write ticket, past the library.
+    fn poke(&self, plane: usize, page: u32, offset: usize, value: u8) {
+        let Some(place) = self.raw(plane) else { return };
+        let at = place.page(page).wrapping_add(offset % place.page_bytes());
+        // SAFETY: as in `bytes`; the ticket keeps everybody else off the page.
+        unsafe { at.write(value) };
+    }
 }
 
 impl Under for HostMemory {
@@ -59,20 +77,12 @@ pub(crate) struct Spy<M> {
 }
 
 impl<M: Under> Spy<M> {
-    /// Bytes of a page in a plane, whoever they belong to. Nobody writes while the machine looks: it is one thread.
     pub(crate) fn bytes(&self, plane: usize, page: u32) -> Option<Vec<u8>> {
-        let place = self.under.raw(plane)?;
-        // SAFETY: `HostBytes` (2): `page_bytes` bytes of a page that exists; one thread, so nobody writes them now.
-        let bytes = unsafe { std::slice::from_raw_parts(place.page(page), place.page_bytes()) };
-        Some(bytes.to_vec())
+        self.under.bytes(plane, page)
     }
 
-    /// Writes as an outside party with a write ticket, past the library.
     pub(crate) fn poke(&self, plane: usize, page: u32, offset: usize, value: u8) {
-        let Some(place) = self.under.raw(plane) else { return };
-        let at = place.page(page).wrapping_add(offset % place.page_bytes());
-        // SAFETY: as in `bytes`; the ticket keeps everybody else off the page.
-        unsafe { at.write(value) };
+        self.under.poke(plane, page, offset, value);
     }
 }
 

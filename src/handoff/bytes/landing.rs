@@ -166,6 +166,18 @@ impl<M: PageMemory> Landing<'_, M> {
         Ok(self.right.store_run(page, &target.window, run, tokens, bytes)?)
     }
 
+    /// As [`store_run`](Self::store_run), of bytes from `offset` on of a plane of a full page, which the target's window shows
+    /// whole.
+    pub(in crate::handoff) fn store_whole(
+        &mut self,
+        page: u32,
+        target: &Target,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), LandError> {
+        Ok(self.right.store_whole(page, &target.window, offset, bytes)?)
+    }
+
     /// Counts a part of which every token was stored.
     pub(in crate::handoff) fn end(&mut self, page: u32, target: &Target, tokens: &Range<u32>) {
         let expected_tokens = self.expected.tokens_to_land(page);

@@ -17,6 +17,9 @@ use crate::memory::PageMemory;
 pub(in crate::handoff) trait Sink {
     type Error;
 
+    /// Whether it takes no byte.
+    const IS_DRY: bool = false;
+
     /// Makes ready for parts of some layers.
     fn prepare(&mut self, _part: &Slice) -> Result<(), LayoutError> {
         Ok(())
@@ -27,6 +30,12 @@ pub(in crate::handoff) trait Sink {
 
     /// Takes some tokens of a run of it: `[tokens, run_bytes]`.
     fn store(&mut self, at: At, tokens: Range<u32>, bytes: &[u8]) -> Result<(), Self::Error>;
+
+    /// Whether a plane's bytes of a full page lie at the receiver as they lie in the part, one after the other.
+    fn is_whole(&self, plane: usize) -> bool;
+
+    /// Takes bytes of a plane of a full page where [`is_whole`](Self::is_whole) says yes, from byte `offset` on.
+    fn store_whole(&mut self, page: u32, plane: usize, offset: u64, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// All of it is there.
     fn end(&mut self, _page: u32, _plane: usize, _tokens: u32) {}
@@ -46,11 +55,21 @@ pub(in crate::handoff) struct Dry;
 impl Sink for Dry {
     type Error = LandError;
 
+    const IS_DRY: bool = true;
+
     fn begin(&mut self, _: u32, _: usize, _: u32) -> Result<Landed, LandError> {
         Ok(Landed::Before)
     }
 
     fn store(&mut self, _: At, _: Range<u32>, _: &[u8]) -> Result<(), LandError> {
+        Ok(())
+    }
+
+    fn is_whole(&self, _: usize) -> bool {
+        true
+    }
+
+    fn store_whole(&mut self, _: u32, _: usize, _: u64, _: &[u8]) -> Result<(), LandError> {
         Ok(())
     }
 }
@@ -70,6 +89,14 @@ impl<N: PageMemory> Sink for Onto<'_, N> {
 
     fn store(&mut self, at: At, tokens: Range<u32>, bytes: &[u8]) -> Result<(), WriteError> {
         self.right.store_run(at.page, &self.windows[at.plane], at.run, tokens, bytes)
+    }
+
+    fn is_whole(&self, plane: usize) -> bool {
+        self.windows[plane].is_whole()
+    }
+
+    fn store_whole(&mut self, page: u32, plane: usize, offset: u64, bytes: &[u8]) -> Result<(), WriteError> {
+        self.right.store_whole(page, &self.windows[plane], offset, bytes)
     }
 }
 
@@ -101,18 +128,26 @@ impl<N: PageMemory> Sink for Within<'_, '_, N> {
         self.landing.store_run(at.page, &self.targets[at.plane], at.run, tokens, bytes)
     }
 
+    fn is_whole(&self, plane: usize) -> bool {
+        self.targets[plane].window.is_whole()
+    }
+
+    fn store_whole(&mut self, page: u32, plane: usize, offset: u64, bytes: &[u8]) -> Result<(), LandError> {
+        self.landing.store_whole(page, &self.targets[plane], offset, bytes)
+    }
+
     fn end(&mut self, page: u32, plane: usize, tokens: u32) {
         self.landing.end(page, &self.targets[plane], &(0..tokens));
     }
 }
 
 /// Sends some layers of some pages to a sink, and digests them if the receiver wants that.
-pub(in crate::handoff) fn run<M: PageMemory>(
+pub(in crate::handoff) fn run<M: PageMemory, S: Sink<Error = LandError>>(
     outbound: &Outbound<M>,
     sending: &Sending,
     layers: Range<u32>,
     pages: Range<u32>,
-    sink: &mut impl Sink<Error = LandError>,
+    sink: &mut S,
 ) -> Result<SentPart, OutboundError> {
     let slice = check_part(outbound, sending, &layers, &pages)?;
     let page_tokens = outbound.model.page_tokens();
@@ -130,10 +165,18 @@ pub(in crate::handoff) fn run<M: PageMemory>(
     };
     let first_sent = sending.pages().start;
     let planes = if digester.is_some() { 0..sources.len() as u32 } else { 0..0 };
-    let mut pass = Pass::new(sources, sink, digester);
     let guard = outbound.read(tokens)?;
-    for (ordinal, view) in pages.clone().zip(guard.pages()) {
-        let tokens = tokens_in_page(outbound.tokens, page_tokens, ordinal);
+    let filled = pages.clone().map(|page| (page, tokens_in_page(outbound.tokens, page_tokens, page)));
+    if S::IS_DRY
+        && M::DIGESTS_IN_PLACE
+        && let Some(mut crcs) = digester.as_ref().and_then(|digester| digester.in_place(filled.clone()))
+        && let Some(done) = guard.crc32c(&sources, &mut crcs)
+    {
+        done?;
+        return Ok(SentPart::new(slice, pages).with_digests(planes, crcs.iter().map(Digester::of_crc).collect()));
+    }
+    let mut pass = Pass::new(sources, sink, digester);
+    for ((ordinal, tokens), view) in filled.zip(guard.pages()) {
         pass.page::<M, OutboundError>(ordinal, &view, tokens, ordinal >= first_sent)?;
     }
     Ok(SentPart::new(slice, pages).with_digests(planes, pass.into_digests()))
@@ -209,6 +252,19 @@ impl<'s, S: Sink> Pass<'s, S> {
         digest: &mut Option<PageDigester>,
     ) -> Result<(), E> {
         let window = self.sources[at];
+        if view.is_whole(&window) && (!wanted || self.sink.is_whole(at)) {
+            // Runs that lie one after the other on both sides are one stretch, however short each is.
+            let mut stored = Ok(());
+            view.look_whole(&window, &mut |offset, bytes| {
+                if let Some(digest) = digest {
+                    digest.update(bytes);
+                }
+                if wanted && stored.is_ok() {
+                    stored = self.sink.store_whole(ordinal, at, offset, bytes);
+                }
+            })?;
+            return Ok(stored?);
+        }
         for run in 0..window.runs() {
             let (place, mut stored) = (At { page: ordinal, plane: at, run }, Ok(()));
             view.look(&window, run, 0..tokens, &mut |tokens, bytes| {

@@ -21,10 +21,18 @@ impl Crc32cPage {
         self.0.update(bytes);
     }
 
+    pub(super) fn crc(&self) -> u32 {
+        self.0.finish()
+    }
+
     pub(super) fn finish(&self) -> Digest {
+        Self::digest(self.crc())
+    }
+
+    pub(super) fn digest(crc: u32) -> Digest {
         let mut digest = [0; 16];
         digest[..12].copy_from_slice(&TAG);
-        digest[12..].copy_from_slice(&self.0.finish().to_be_bytes());
+        digest[12..].copy_from_slice(&crc.to_be_bytes());
         Digest::from_bytes(digest)
     }
 }

@@ -7,6 +7,7 @@ use super::crc32c::Crc32cPage;
 use super::head::Head;
 use super::xxh3::Xxh3Page;
 use super::{Checksum, Digest, DigestError, DigestKey};
+use crate::access::OrdinalCrc;
 use crate::geometry::{Fingerprint, ModelLayout, Slice};
 use crate::id::TransferId;
 
@@ -125,6 +126,21 @@ impl Digester {
             Kind::Xxh3 => Page::Xxh3(Xxh3Page::begin(&head)),
             Kind::Blake3Keyed(keyed) => Page::Blake3Keyed(keyed.begin(&head)),
         })
+    }
+
+    /// Begins the digests of pages, each with so many tokens, whose bytes a memory digests where they are: `None` for a kind
+    /// that no memory knows. [`of_crc`](Self::of_crc) ends them.
+    pub(in crate::handoff) fn in_place(&self, pages: impl Iterator<Item = (u32, u32)>) -> Option<Vec<OrdinalCrc>> {
+        let begin = |(ordinal, tokens)| {
+            let crc = Crc32cPage::begin(&self.head.of_page(ordinal, tokens)).crc();
+            OrdinalCrc { ordinal, tokens, crc }
+        };
+        matches!(self.kind, Kind::Crc32c).then(|| pages.map(begin).collect())
+    }
+
+    /// The digest of a page by the CRC of head and bytes.
+    pub(in crate::handoff) fn of_crc(page: &OrdinalCrc) -> Digest {
+        Crc32cPage::digest(page.crc)
     }
 }
 

@@ -43,8 +43,10 @@ fn verify_part<M: PageMemory>(
     let Ok(meaning) = model.slice_fingerprint(slice) else { return Err(unverified) };
     let Ok(digester) = expected.digester(meaning) else { return Err(unverified) };
     let mut reader = Reader::new(right, digester, windows);
-    for (page, found) in part.pages().zip(part.digests().iter().copied()) {
-        let computed = reader.digest(page, expected.tokens_in(page))?;
+    let pages = part.pages().map(|page| (page, expected.tokens_in(page)));
+    let mut told = part.pages().zip(part.digests().iter().copied());
+    reader.digests(pages, |computed| {
+        let Some((page, found)) = told.next() else { return Ok(()) };
         if computed != found {
             let slice = slice.clone();
             return Err(if page < expected.held_pages() {
@@ -53,8 +55,8 @@ fn verify_part<M: PageMemory>(
                 InboundError::Digest { writer, page, slice, here: computed, told: found }
             });
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Reads and digests pages of a right, written or not.
@@ -73,9 +75,33 @@ impl<'r, 'a, M: PageMemory> Reader<'r, 'a, M> {
         Self { right, digester, windows }
     }
 
-    pub(in crate::handoff) fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, WriteError> {
+    /// Digests pages, each with so many tokens, and tells them one after the other: where they are, if the memory can do that.
+    pub(in crate::handoff) fn digests<E: From<WriteError>>(
+        &mut self,
+        pages: impl Iterator<Item = (u32, u32)> + Clone,
+        mut each: impl FnMut(Digest) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if M::DIGESTS_IN_PLACE
+            && let Some(mut crcs) = self.digester.in_place(pages.clone())
+            && let Some(done) = self.right.crc32c(&self.windows, &mut crcs)
+        {
+            done?;
+            return crcs.iter().map(Digester::of_crc).try_for_each(each);
+        }
+        for (page, tokens) in pages {
+            let digest = self.digest(page, tokens)?;
+            each(digest)?;
+        }
+        Ok(())
+    }
+
+    fn digest(&mut self, page: u32, tokens: u32) -> Result<Digest, WriteError> {
         let mut digest = self.digester.page(page, tokens);
         for window in &self.windows {
+            if let Some(shown) = self.right.look_whole(page, window, tokens, &mut |_, bytes| digest.update(bytes)) {
+                shown?;
+                continue;
+            }
             for run in 0..window.runs() {
                 self.right.look(page, window, run, 0..tokens, &mut |_, bytes| digest.update(bytes))?;
             }
