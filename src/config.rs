@@ -60,6 +60,7 @@ pub struct PoolConfig {
     own_pages: OwnPages,
     placement: Placement,
     last_generation: Generation,
+    prefix_events: usize,
 }
 
 impl PoolConfig {
@@ -73,6 +74,7 @@ impl PoolConfig {
             own_pages: OwnPages::NullAndSink,
             placement: Placement::HotFirst,
             last_generation: Generation::MAX,
+            prefix_events: 0,
         }
     }
 
@@ -103,6 +105,20 @@ impl PoolConfig {
     pub const fn with_last_generation(mut self, last: Generation) -> Self {
         self.last_generation = last;
         self
+    }
+
+    /// Sets how many [events](crate::PrefixEvent) about published pages are kept until somebody takes them. 0, the default,
+    /// keeps none. An event holds the tokens of a page.
+    #[must_use]
+    pub const fn with_prefix_events(mut self, events: usize) -> Self {
+        self.prefix_events = events;
+        self
+    }
+
+    /// Events about published pages that are kept until somebody takes them.
+    #[must_use]
+    pub const fn prefix_events(&self) -> usize {
+        self.prefix_events
     }
 
     /// Pages in circulation at the start.

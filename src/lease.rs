@@ -22,6 +22,9 @@ type Chunk = Box<[AtomicU32]>;
 /// Page indices by ordinal.
 #[derive(Debug)]
 pub(crate) struct PageList {
+    /// Ordinals below it have left: a window slid past them.
+    first: AtomicU32,
+    /// One past the last ordinal.
     len: AtomicU32,
     chunks: [OnceLock<Chunk>; CHUNKS],
 }
@@ -48,7 +51,7 @@ const fn chunk_len(chunk: usize) -> usize {
 
 impl PageList {
     fn new() -> Self {
-        Self { len: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] }
+        Self { first: AtomicU32::new(0), len: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
     // Relaxed throughout: see the module's words on who reads and who writes.
@@ -56,6 +59,29 @@ impl PageList {
     #[inline]
     pub(crate) fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
+    }
+
+    /// The lowest ordinal that is here still.
+    #[inline]
+    pub(crate) fn first(&self) -> u32 {
+        self.first.load(Ordering::Relaxed)
+    }
+
+    /// Pages in the list.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.len() - self.first()
+    }
+
+    /// Drops the ordinals below `first`; only under the pool's lock.
+    pub(crate) fn drop_below(&self, first: u32) {
+        self.first.store(first.clamp(self.first(), self.len()), Ordering::Relaxed);
+    }
+
+    /// Lets an empty list begin at `first`; only under the pool's lock.
+    pub(crate) fn begin_at(&self, first: u32) {
+        self.len.store(first, Ordering::Relaxed);
+        self.first.store(first, Ordering::Relaxed);
     }
 
     #[inline]
@@ -76,10 +102,10 @@ impl PageList {
         }
     }
 
-    /// Page at an ordinal below the length.
+    /// Page at an ordinal below the length; `None` where a window slid past.
     #[inline]
     pub(crate) fn get(&self, ordinal: u32) -> Option<u32> {
-        if ordinal >= self.len() {
+        if ordinal >= self.len() || ordinal < self.first() {
             return None;
         }
         let (chunk, place) = locate(ordinal as usize);
@@ -112,7 +138,9 @@ impl PageList {
     /// Shortens the list; only under the pool's lock.
     #[inline]
     pub(crate) fn truncate(&self, len: u32) {
-        self.len.store(len.min(self.len()), Ordering::Relaxed);
+        let len = len.min(self.len());
+        self.first.store(self.first().min(len), Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
     }
 
     /// Calls `each` with the pages from ordinal `from` on.
@@ -123,7 +151,7 @@ impl PageList {
     /// The pages from ordinal `from` on, as far as they stand side by side, and so on.
     #[inline]
     pub(crate) fn runs_from(&self, from: u32) -> impl Iterator<Item = &[AtomicU32]> {
-        let (mut at, end) = (from as usize, self.len() as usize);
+        let (mut at, end) = (from.max(self.first()) as usize, self.len() as usize);
         std::iter::from_fn(move || {
             let (chunk, place) = locate(at);
             let run = self.chunks[chunk].get().filter(|_| at < end)?.get(place..)?;
@@ -183,6 +211,27 @@ mod tests {
         assert_eq!((list.len(), list.get(8), list.get(9)), (9, Some(8), None));
         list.set(8, 77);
         assert_eq!(list.get(8), Some(77));
+    }
+
+    #[test]
+    fn a_list_that_slid_keeps_the_ordinals_of_what_is_left() {
+        let list = PageList::new();
+        list.make_room(100);
+        list.extend(0..100);
+        list.drop_below(40);
+        assert_eq!((list.get(39), list.get(40), list.len(), list.count()), (None, Some(40), 100, 60));
+        let mut seen = Vec::new();
+        list.for_each_from(7, |page| seen.push(page));
+        assert_eq!(seen, (40..100).collect::<Vec<u32>>());
+        list.drop_below(3);
+        assert_eq!(list.first(), 40, "what left does not come back");
+        list.drop_below(200);
+        assert_eq!((list.first(), list.count()), (100, 0));
+        list.truncate(0);
+        assert_eq!((list.first(), list.len()), (0, 0));
+        list.begin_at(40);
+        list.extend(7..9);
+        assert_eq!((list.get(39), list.get(40), list.get(41), list.count()), (None, Some(7), Some(8), 2));
     }
 
     #[test]

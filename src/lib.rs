@@ -125,7 +125,9 @@ mod lease;
 pub mod memory;
 mod plane_writer;
 mod pool;
+mod prefix;
 mod reservation;
+mod reshape;
 mod stamp;
 mod sync;
 mod ticket;
@@ -137,8 +139,9 @@ pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, Placement, PoolConfig};
 pub use error::{
-    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, GrowError, ReadError, Refused,
-    RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError, TransferError, WriteError,
+    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, ForkError, GrowError, PublishError,
+    ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError,
+    TransferError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
@@ -155,6 +158,7 @@ pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,
     Scrubber, Suspended,
 };
+pub use prefix::{Prefix, PrefixEvent, PrefixExtra, PrefixKey, PrefixTokens, Retention};
 pub use reservation::Reservation;
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};

@@ -18,6 +18,7 @@ use crate::lease::Core;
 use crate::memory::PageMemory;
 use crate::plane_writer::{PlaneWriter, check_length};
 use crate::pool::{ClaimToken, PagePool, RecordKey, Released};
+use crate::prefix::Chain;
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, TicketId};
 
@@ -145,7 +146,10 @@ pub(crate) struct Extents {
 pub struct Reservation<M: PageMemory> {
     lease: Lease<M>,
     extents: Extents,
-    claim: Option<ClaimToken>,
+    /// Boxed: few have one, and reservations are moved a lot.
+    claim: Option<Box<ClaimToken>>,
+    /// What of it is published.
+    pub(crate) chain: Chain,
 }
 
 impl<M: PageMemory> Reservation<M> {
@@ -154,11 +158,11 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     pub(crate) fn resume(lease: Lease<M>, extents: Extents) -> Self {
-        Self { lease, extents, claim: None }
+        Self { lease, extents, claim: None, chain: Chain::default() }
     }
 
     pub(crate) fn with_claim(mut self, claim: Option<ClaimToken>) -> Self {
-        self.claim = claim;
+        self.claim = claim.map(Box::new);
         self
     }
 
@@ -205,7 +209,7 @@ impl<M: PageMemory> Reservation<M> {
     /// Pages held.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        self.lease.core().pages.len()
+        self.lease.core().pages.count()
     }
 
     /// Says whether the owner was reclaimed: then every call fails, and the pages are gone.
@@ -214,7 +218,7 @@ impl<M: PageMemory> Reservation<M> {
         self.lease.core().header.is_revoked()
     }
 
-    /// The handle of the page with this ordinal; `None` past the last page, or when revoked.
+    /// The handle of the page with this ordinal; `None` past the last page, where a window slid past, or when revoked.
     #[must_use]
     pub fn handle(&self, ordinal: u32) -> Option<PageHandle<M>> {
         // A borrow, so that the page is in this life or in quarantine after it when its generation is read.
@@ -226,7 +230,7 @@ impl<M: PageMemory> Reservation<M> {
     /// The handles of all pages in order; empty when revoked.
     pub fn handles(&self) -> impl Iterator<Item = PageHandle<M>> {
         let borrow = self.borrow().ok();
-        let pages = if borrow.is_some() { self.pages() } else { 0 };
+        let pages = if borrow.is_some() { self.lease.core().pages.len() } else { 0 };
         (0..pages).filter_map(move |ordinal| {
             let _held = &borrow;
             self.lease.core().pages.get(ordinal).and_then(|page| self.lease.pool().inner.handle_while_live(page))
@@ -234,7 +238,7 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     #[inline]
-    fn borrow(&self) -> Result<Borrow<'_, M>, crate::header::NoBorrow> {
+    pub(crate) fn borrow(&self) -> Result<Borrow<'_, M>, crate::header::NoBorrow> {
         Borrow::new(&self.lease.pool().inner, self.lease.core())
     }
 
@@ -355,6 +359,18 @@ impl<M: PageMemory> Reservation<M> {
         self
     }
 
+    /// Counts tokens as written and committed whose pages are shared or were copied.
+    pub(crate) fn with_extents(mut self, written: u64, committed: u64) -> Self {
+        self.extents.written = written;
+        self.extents.committed = committed;
+        self
+    }
+
+    pub(crate) fn with_chain(mut self, chain: Chain) -> Self {
+        self.chain = chain;
+        self
+    }
+
     /// Lowers what counts as committed, of tokens that were moved here with their drafts.
     pub(crate) fn with_committed(mut self, tokens: u64) -> Self {
         self.extents.committed = self.extents.committed.min(tokens);
@@ -370,7 +386,8 @@ impl<M: PageMemory> Reservation<M> {
         Ok(written..to_tokens)
     }
 
-    /// Takes the caller's word that an outside kernel wrote the tokens up to `to_tokens`.
+    /// Takes the caller's word that an outside kernel wrote the tokens up to `to_tokens`. [`own`](Self::own) makes sure before
+    /// the kernel runs that nobody else sees what it writes.
     ///
     /// A lie shows zeros, or this owner's own older bytes: a wrong answer, never another tenant's text.
     ///
@@ -380,6 +397,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`ExtentError::PastReserved`], [`ExtentError::Backward`].
     /// - [`ExtentError::Busy`]: a write ticket is open; end it first.
+    /// - [`ExtentError::Shared`]: a page is shared or published; what stood there before the rollback is in it still.
     /// - [`ExtentError::Revoked`].
     pub fn assume_written(&mut self, to_tokens: u64) -> Result<(), ExtentError> {
         let Extents { reserved: reserved_tokens, written: now_tokens, .. } = self.extents;
@@ -426,6 +444,7 @@ impl<M: PageMemory> Reservation<M> {
     /// The reservation is unchanged.
     ///
     /// - [`ExtentError::Upward`]: more than is written.
+    /// - [`ExtentError::Slid`]: a window slid past there.
     /// - [`ExtentError::Busy`]: a write ticket is open on a page concerned.
     /// - [`ExtentError::Revoked`].
     pub fn truncate(&mut self, to_tokens: u64) -> Result<(), ExtentError> {
@@ -433,9 +452,11 @@ impl<M: PageMemory> Reservation<M> {
         if to_tokens > written_tokens {
             return Err(ExtentError::Upward { to_tokens, written_tokens });
         }
+        self.check_not_slid(to_tokens)?;
         self.move_written(to_tokens..written_tokens, false)?;
         self.extents.written = to_tokens;
         self.extents.committed = self.extents.committed.min(to_tokens);
+        self.chain = self.chain.truncated(self.full_pages());
         Ok(())
     }
 
@@ -451,6 +472,10 @@ impl<M: PageMemory> Reservation<M> {
         {
             return Err(ExtentError::Busy { page });
         }
+        let is_kept = |page: &u32| inner.meta(*page).word_for_reader().is_kept();
+        if forward && let Some(page) = touched().filter_map(page_of).find(is_kept) {
+            return Err(ExtentError::Shared { page });
+        }
         let tick = inner.tick();
         for ordinal in touched() {
             let Some(page) = page_of(ordinal) else { continue };
@@ -460,7 +485,7 @@ impl<M: PageMemory> Reservation<M> {
             if forward {
                 meta.set_extent(meta.extent().with_written(written).whole());
                 meta.set_heat(tick);
-            } else {
+            } else if !meta.word_for_reader().is_kept() {
                 meta.set_extent(meta.extent().with_written(written));
             }
         }
@@ -505,6 +530,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`ReadError::Unwritten`]: past what is written.
     /// - [`ReadError::Backward`]: a range that runs backward.
+    /// - [`ReadError::Slid`]: a window slid past the beginning.
     /// - [`ReadError::Busy`], [`ReadError::Pending`]: an outside writer or a device is at work on one of the pages.
     /// - [`ReadError::Revoked`]: the owner was reclaimed.
     #[inline]
@@ -517,6 +543,10 @@ impl<M: PageMemory> Reservation<M> {
             return Err(ReadError::Backward { from_tokens: tokens.start, to_tokens: tokens.end });
         }
         let borrow = self.borrow()?;
+        let first_tokens = self.first_tokens();
+        if tokens.start < first_tokens && !tokens.is_empty() {
+            return Err(ReadError::Slid { from_tokens: tokens.start, first_tokens });
+        }
         self.check_no_writer(&tokens)?;
         Ok(ReadGuard::new(borrow, tokens))
     }
@@ -558,7 +588,8 @@ impl<M: PageMemory> Reservation<M> {
     /// - [`TicketError::Unwritten`]: nothing of a page is written.
     /// - [`TicketError::Busy`]: a write ticket is open on a page.
     /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
-    /// - [`TicketError::TooMany`]: 65,535 tickets are open on a page.
+    /// - [`TicketError::Slid`]: a window slid past a page.
+    /// - [`TicketError::TooMany`]: 65,534 tickets and further holders are on a page.
     /// - [`TicketError::Revoked`].
     pub fn pin_read(
         &self,
@@ -581,7 +612,8 @@ impl<M: PageMemory> Reservation<M> {
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
     /// - [`TicketError::Busy`]: somebody reads a page.
     /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
-    /// - [`TicketError::TooMany`]: 65,535 tickets are open on a page.
+    /// - [`TicketError::Slid`]: a window slid past a page.
+    /// - [`TicketError::TooMany`]: 65,534 tickets and further holders are on a page.
     /// - [`TicketError::Revoked`].
     pub fn pin_write(
         &mut self,
@@ -640,7 +672,7 @@ impl<M: PageMemory> Reservation<M> {
     #[inline]
     fn end_claim(&mut self) {
         if let Some(token) = self.claim.take() {
-            self.pool().inner.state.lock().end_claim(token);
+            self.pool().inner.state.lock().end_claim(*token);
         }
     }
 }
@@ -652,7 +684,7 @@ impl<M: PageMemory> Drop for Reservation<M> {
         if let Some(token) = self.claim.take() {
             let extents = self.extents;
             if let Some(core) = self.lease.take_core() {
-                self.lease.pool().inner.keep_claim(token, core, extents);
+                self.lease.pool().inner.keep_claim(*token, core, extents);
             }
         }
     }

@@ -10,7 +10,7 @@
 //! **Invariants.** A generation never falls and never wraps. `written <= high <= page_tokens`.
 
 use crate::id::{Generation, OwnerId};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// What a page is doing. Every page is in exactly one of these states.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -66,13 +66,13 @@ impl PageState {
 const HOLDS_MASK: u64 = 0xffff;
 const WRITING: u64 = 1 << 16;
 const DETACHED: u64 = 1 << 17;
-const BORROWED: u64 = 1 << 18;
+const KEPT: u64 = 1 << 18;
 const PENDING: u64 = 1 << 19;
 const STATE_SHIFT: u32 = 20;
 const STATE_MASK: u64 = 0xf << STATE_SHIFT;
 const GENERATION_SHIFT: u32 = 24;
 /// What a reader by handle compares: generation, state, and that no outside writer is at work.
-const READABLE_MASK: u64 = !(HOLDS_MASK | DETACHED | BORROWED);
+const READABLE_MASK: u64 = !(HOLDS_MASK | DETACHED | KEPT);
 
 /// The value of a stamp: generation 40 bits, state 4, flags 4, open tickets 16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +94,7 @@ impl StampWord {
         PageState::ALL[((self.0 & STATE_MASK) >> STATE_SHIFT) as usize & 7]
     }
 
-    /// Open tickets that name the page.
+    /// Open tickets that name the page, and revoked reservations that still borrow it.
     #[inline]
     pub(crate) const fn holds(self) -> u16 {
         (self.0 & HOLDS_MASK) as u16
@@ -112,10 +112,11 @@ impl StampWord {
         self.0 & DETACHED != 0
     }
 
-    /// The page belonged to a reservation that was revoked while it was borrowed.
+    /// The page has more than one holder, or its tokens are published: nobody rewrites it, and a holder that leaves may
+    /// not be the last.
     #[inline]
-    pub(crate) const fn is_borrowed(self) -> bool {
-        self.0 & BORROWED != 0
+    pub(crate) const fn is_kept(self) -> bool {
+        self.0 & KEPT != 0
     }
 
     /// Says whether a handle of `generation` may read: live, that very generation, no outside writer.
@@ -149,11 +150,12 @@ impl StampWord {
         Self::new(self.bumped().generation(), PageState::Live).with_holds_of(self)
     }
 
-    /// The word of a released page that is free at once; `None` when a ticket names it or its lives are used up.
+    /// The word of a released page that is free at once; `None` when a ticket names it, its lives are used up, or somebody
+    /// has to look who else holds it.
     #[inline]
     pub(crate) fn freed(self, last: Generation) -> Option<Self> {
         let released = self.released();
-        (self.holds() == 0 && !released.is_spent(last)).then(|| released.with_state(PageState::Free))
+        (self.0 & (HOLDS_MASK | KEPT) == 0 && !released.is_spent(last)).then(|| released.with_state(PageState::Free))
     }
 
     /// Says whether the page has used up its lives: generation `last` is reached by a bump, and never issued.
@@ -162,7 +164,7 @@ impl StampWord {
         self.generation() >= last
     }
 
-    /// One ticket more; `None` when 65,535 are open.
+    /// One ticket more; `None` when 65,535 are open. A holder's place is kept among them: see `PageMeta::has_room`.
     #[inline]
     pub(crate) const fn held(self) -> Option<Self> {
         if self.holds() == u16::MAX {
@@ -214,8 +216,13 @@ impl StampWord {
     }
 
     #[inline]
-    pub(crate) const fn with_borrowed(self, on: bool) -> Self {
-        self.with_flag(BORROWED, on)
+    pub(crate) const fn with_kept(self, on: bool) -> Self {
+        self.with_flag(KEPT, on)
+    }
+
+    /// The word of a published page whose last holder left: the next generation, so that every handle is stale.
+    pub(crate) fn cached(self) -> Self {
+        self.with_state(PageState::Cached).bumped()
     }
 
     #[inline]
@@ -308,7 +315,9 @@ pub(crate) struct PageMeta {
     stamp: AtomicU64,
     owner: AtomicU64,
     extent: AtomicU32,
-    heat: AtomicU32,
+    heat: AtomicU16,
+    /// Reservations that hold the page beyond the first.
+    sharers: AtomicU16,
 }
 
 impl PageMeta {
@@ -318,7 +327,8 @@ impl PageMeta {
             stamp: AtomicU64::new(word.0),
             owner: AtomicU64::new(0),
             extent: AtomicU32::new(extent.0),
-            heat: AtomicU32::new(0),
+            heat: AtomicU16::new(0),
+            sharers: AtomicU16::new(0),
         }
     }
 
@@ -406,13 +416,25 @@ impl PageMeta {
 
     /// The tick of the pool's byte clock at which the page was last written. A hint for zeroing, nothing else.
     #[inline]
-    pub(crate) fn heat(&self) -> u32 {
+    pub(crate) fn heat(&self) -> u16 {
         self.heat.load(Ordering::Relaxed)
     }
 
     #[inline]
-    pub(crate) fn set_heat(&self, tick: u32) {
+    pub(crate) fn set_heat(&self, tick: u16) {
         self.heat.store(tick, Ordering::Relaxed);
+    }
+
+    /// Reservations that hold the page beyond the first; only under the pool's lock.
+    #[inline]
+    pub(crate) fn sharers(&self) -> u16 {
+        // Relaxed: all stores are made under the lock that the caller holds.
+        self.sharers.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_sharers(&self, sharers: u16) {
+        self.sharers.store(sharers, Ordering::Relaxed);
     }
 }
 

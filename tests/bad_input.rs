@@ -522,11 +522,11 @@ fn a_reservation_with_an_open_write_ticket_comes_back_whole_from_into_handles() 
 
 // C7
 #[test]
-fn ticket_65536_of_a_page_is_refused() {
+fn ticket_65535_of_a_page_is_refused() {
     let mut stage = Stage::new();
     let handle = stage.handle();
     let page = handle.index();
-    let tickets: Vec<_> = (0..65_535).map(|n| stage.mine.pin_read(0..1, HolderId(n), None).unwrap()).collect();
+    let tickets: Vec<_> = (0..65_534).map(|n| stage.mine.pin_read(0..1, HolderId(n), None).unwrap()).collect();
     stage.unchanged(|s| {
         assert_eq!(s.mine.pin_read(0..1, HolderId(0), None), Err(TicketError::TooMany { page }));
         assert!(s.pool.pin(owner(1), &[handle], HolderId(0), None).is_err());

@@ -1,7 +1,10 @@
 //! Bytes of pages that nobody reads or writes: being cleaned, moved to, or looked at by the audit.
 #![expect(unsafe_code, reason = "cleans, copies and looks at bytes; every block says why nobody else does")]
 
+use super::Borrow;
 use super::view::pieces;
+use crate::error::{ForkError, TicketError};
+use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, MemoryError, PageMemory, Scratch, Span};
 use crate::pool::Inner;
 
@@ -23,6 +26,30 @@ impl<M: PageMemory> Inner<M> {
                 unsafe { self.memory.write(span, bounce) }?;
             }
         }
+        Ok(())
+    }
+
+    /// Copies the first tokens of a page of one borrowed reservation to the page with the same ordinal of another, which has
+    /// no token of it yet. The caller has the second exclusively, and nobody writes tokens of the first that are written.
+    pub(crate) fn copy_borrowed(
+        &self,
+        from: &Borrow<'_, M>,
+        to: &Borrow<'_, M>,
+        ordinal: u32,
+        tokens: u32,
+    ) -> Result<(), ForkError> {
+        let page_of = |core: &Core| core.pages.get(ordinal).ok_or(TicketError::Revoked);
+        let (from, to) = (page_of(from.core)?, page_of(to.core)?);
+        if let Some(why) = self.meta(from).word_for_reader().off_limits() {
+            return Err(TicketError::off_limits(from, why).into());
+        }
+        if let Some(why) = self.meta(to).word_for_reader().off_limits() {
+            return Err(TicketError::off_limits(to, why).into());
+        }
+        let meta = self.meta(to);
+        meta.set_extent(meta.extent().with_high(tokens));
+        self.copy_prefix(from, to, tokens)?;
+        meta.set_extent(meta.extent().with_written(tokens));
         Ok(())
     }
 

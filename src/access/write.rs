@@ -38,9 +38,9 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             }
         }
         let rewritten = |ordinal| {
-            let (page, _) = page_word(inner, core, ordinal)?;
+            let (page, word) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
-            (inner.meta(page).extent().high() > from).then_some((ordinal, from))
+            (word.is_kept() || inner.meta(page).extent().high() > from).then_some((ordinal, from))
         };
         let rewritten = ordinals.clone().filter_map(rewritten);
         if rewritten.clone().next().is_some() {

@@ -94,6 +94,12 @@ pub enum AdmitError {
         /// The request, to be tried again.
         request: Request,
     },
+    /// The prefix to go on from is of another owner or another pool, or its owner was reclaimed. Pool unchanged.
+    #[error("{request}: the prefix is of another owner or pool, or was revoked; look it up anew, for this owner, here")]
+    PrefixUnusable {
+        /// The request, to be tried again.
+        request: Request,
+    },
     /// The claim of the request does not give its pages again. Pool unchanged.
     #[error("{request}: {source}")]
     Claim {

@@ -137,6 +137,20 @@ pub enum ExtentError {
         /// The page.
         page: u32,
     },
+    /// The page has other holders, or its tokens are published, and an outside kernel is said to have written it.
+    #[error("page {page} is shared or published: `own` a page of your own for the tokens before a kernel writes them")]
+    Shared {
+        /// The page.
+        page: u32,
+    },
+    /// A window slid past the tokens.
+    #[error("token {to_tokens} was asked for; the reservation slid past those below {first_tokens}")]
+    Slid {
+        /// Extent asked for.
+        to_tokens: u64,
+        /// First token that is here still.
+        first_tokens: u64,
+    },
     /// The owner was reclaimed.
     #[error("the reservation was revoked by a reclaim of its owner")]
     Revoked,
@@ -191,6 +205,14 @@ pub enum ReadError {
         to_tokens: u64,
         /// Tokens written.
         written_tokens: u64,
+    },
+    /// A window slid past the tokens.
+    #[error("tokens from {from_tokens} on were asked for; the reservation slid past those below {first_tokens}")]
+    Slid {
+        /// Beginning of the read.
+        from_tokens: u64,
+        /// First token that is here still.
+        first_tokens: u64,
     },
     /// A range whose end lies before its beginning.
     #[error("a read from token {from_tokens} to {to_tokens} runs backward")]

@@ -56,6 +56,7 @@
 mod admit;
 mod extent;
 mod pool;
+mod prefix;
 
 use thiserror::Error;
 
@@ -71,6 +72,7 @@ use crate::pool::ClaimError;
 pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
 pub use extent::{ExtentError, ReadError, WriteError};
 pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError, TransferError};
+pub use prefix::{ForkError, PublishError};
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
 ///
@@ -207,6 +209,12 @@ pub enum Error {
     /// Of a release by handles.
     #[error(transparent)]
     Release(#[from] ReleaseError),
+    /// Of publishing a prefix.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// Of a fork.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
     /// Of a resize.
     #[error(transparent)]
     Resize(#[from] ResizeError),

@@ -100,8 +100,22 @@ pub enum TicketError {
         /// The page.
         page: u32,
     },
-    /// 65,535 tickets are open on the page.
-    #[error("page {page} has too many open tickets")]
+    /// The page has other holders, or its tokens are published: nobody writes it.
+    #[error("page {page} is shared or published, and is not written again; write past it, or truncate and rewrite")]
+    Shared {
+        /// The page.
+        page: u32,
+    },
+    /// A window slid past the pages asked for.
+    #[error("pages from {from_pages} on were asked for; the reservation slid past those below {first_pages}")]
+    Slid {
+        /// First page asked for.
+        from_pages: u32,
+        /// First page that is here still.
+        first_pages: u32,
+    },
+    /// 65,534 tickets and further holders are on the page.
+    #[error("page {page} has too many open tickets and holders")]
     TooMany {
         /// The page.
         page: u32,
@@ -261,6 +275,26 @@ pub enum AuditError {
         stamped: u64,
         /// Tickets that name it.
         open: u64,
+    },
+    /// The reservations that hold a page do not add up to what is counted beside its stamp.
+    #[error("page {page}: {stamped} holders counted, {found} reservations hold it")]
+    Holders {
+        /// The page.
+        page: u32,
+        /// Holders counted.
+        stamped: u64,
+        /// Reservations that hold it.
+        found: u64,
+    },
+    /// A page's mark for being shared or published differs from what it is, or an index names a page that is not whole.
+    #[error("page {page} is {state:?}; published: {published}, which its stamp or its extent contradicts")]
+    Kept {
+        /// The page.
+        page: u32,
+        /// What its stamp says.
+        state: PageState,
+        /// Whether a lookup finds it.
+        published: bool,
     },
     /// A byte outside the written extent is not zero.
     #[error("page {page}, plane {plane}: a byte that nobody wrote is not zero")]

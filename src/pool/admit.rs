@@ -10,10 +10,11 @@ use parking_lot::MutexGuard;
 use super::state::Pending;
 use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
-use crate::error::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError};
+use crate::error::{AdmitError, CapacityError, GrowError, Refused, RejectReason, ReserveError};
 use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{Lane, PageMemory};
+use crate::prefix::Prefix;
 use crate::reservation::{Lease, Reservation};
 use crate::sync::Ordering;
 
@@ -61,10 +62,11 @@ impl<M: PageMemory> PagePool<M> {
         if request.claim().is_some() {
             return Err(AdmitError::Claim { request, source: super::ClaimError::NeedsReserve });
         }
-        let (mut state, needed) = match self.inner.room_for(proof, &request, 0) {
+        let (mut state, needed) = match self.inner.room_for(proof, &request, 0, 0) {
             Ok(room) => room,
             Err(refusal) => return Err(refusal.with(request)),
         };
+        state.totals.admitted += 1;
         let core = state.open_record(request.owner, Status::Admitted, needed);
         drop(state);
         Ok(Admitted { lease: Lease::new(self.clone(), request.owner, core), max_tokens: request.max_tokens })
@@ -97,6 +99,49 @@ impl<M: PageMemory> PagePool<M> {
     }
 }
 
+impl<M: PageMemory> PagePool<M> {
+    /// Admits a request that goes on from a prefix which a [`lookup`](Self::lookup) found, and reserves its first `tokens`
+    /// tokens, at least those of the prefix. What the prefix has counts as written and committed.
+    ///
+    /// # Cost
+    ///
+    /// As [`reserve`](Self::reserve), of the pages that the prefix does not have.
+    ///
+    /// # Errors
+    ///
+    /// The prefix comes back, with the request in the [`AdmitError`] unless it was rejected. Pool unchanged.
+    ///
+    /// - [`AdmitError::PrefixUnusable`]: the prefix is of another owner or pool, or its owner was reclaimed.
+    /// - Otherwise as [`reserve`](Self::reserve); a request with a claim is refused, since an answer that is given twice has
+    ///   one prefix only.
+    pub fn reserve_with_prefix(
+        &self,
+        proof: &CapacityProof,
+        request: Request,
+        prefix: Prefix<M>,
+        tokens: u64,
+    ) -> Result<Reservation<M>, Refused<Prefix<M>, AdmitError>> {
+        let (inner, held_tokens) = (&*self.inner, prefix.tokens());
+        let reserved = tokens.max(held_tokens);
+        let is_ours = Arc::ptr_eq(&self.inner, &prefix.pool().inner) && request.owner == prefix.owner();
+        let result = if !is_ours {
+            Err(Refusal::PrefixUnusable)
+        } else if request.claim().is_some() {
+            Err(Refusal::Claim(super::ClaimError::NeedsReserve))
+        } else {
+            inner.reserve_more(proof, &request, &prefix.lease, reserved)
+        };
+        match result {
+            Ok(()) => {
+                let Prefix { lease, chain, .. } = prefix;
+                let kv = Reservation::new(lease, request.max_tokens, reserved).with_chain(chain);
+                Ok(kv.with_extents(held_tokens, held_tokens))
+            }
+            Err(refusal) => Err(Refused::new(prefix, refusal.with(request))),
+        }
+    }
+}
+
 /// Why there is no room, before the request is put back into the error.
 pub(super) enum Refusal {
     PastMax { asked_tokens: u64 },
@@ -106,6 +151,7 @@ pub(super) enum Refusal {
     ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
     ForeignProof { proof: CapacityProof, pool: crate::id::PoolId },
     Suspended,
+    PrefixUnusable,
 }
 
 impl Refusal {
@@ -126,6 +172,7 @@ impl Refusal {
             }
             Self::ForeignProof { proof, pool } => AdmitError::ForeignProof { request, proof_pool: proof.pool, pool },
             Self::Suspended => AdmitError::Suspended { request },
+            Self::PrefixUnusable => AdmitError::PrefixUnusable { request },
         }
     }
 }
@@ -137,12 +184,13 @@ impl<M: PageMemory> Inner<M> {
             return Err(Refusal::PastMax { asked_tokens: tokens });
         }
         let now = self.memory.geometry().pages_for_tokens(tokens);
-        let (mut state, needed) = self.room_for(proof, request, now)?;
+        let (mut state, needed) = self.room_for(proof, request, now, 0)?;
         // Another try may have come first while the lock was free.
         if request.claim().is_some_and(|token| state.claims.contains_key(&token.id)) {
             return Err(Refusal::Claim(super::ClaimError::InUse));
         }
         let behind_fences = needed.saturating_sub(state.unpromised());
+        state.totals.admitted += 1;
         let core = state.open_record(request.owner, Status::Reserved, needed - now);
         self.issue_free(&mut state, &core, request.owner, now - behind_fences);
         if behind_fences > 0 {
@@ -154,21 +202,57 @@ impl<M: PageMemory> Inner<M> {
         Ok(core)
     }
 
-    /// Finds room for a request, or says why there is none. On success the lock is still held. When the request names a
-    /// lane, up to `now` pages may come from behind fences that the lane was told to wait for.
+    /// Finds room for what a request needs beyond the pages that it holds already, and takes its first ones.
+    fn reserve_more(
+        &self,
+        proof: &CapacityProof,
+        request: &Request,
+        lease: &Lease<M>,
+        tokens: u64,
+    ) -> Result<(), Refusal> {
+        if tokens > request.max_tokens {
+            return Err(Refusal::PastMax { asked_tokens: tokens });
+        }
+        let core = lease.core();
+        let pages = self.memory.geometry().pages_for_tokens(tokens);
+        core.pages.make_room(pages);
+        // The caller has the lease to itself: the list does not change.
+        let held = u64::from(core.pages.len());
+        let now = pages.saturating_sub(held);
+        let (mut state, needed) = self.room_for(proof, request, now, held)?;
+        let record = state.records.get_mut(core.key).filter(|_| !core.header.is_revoked());
+        let Some(record) = record else { return Err(Refusal::PrefixUnusable) };
+        record.promised += needed - now;
+        let owner = record.owner;
+        let behind_fences = needed.saturating_sub(state.unpromised());
+        state.promised += needed - now;
+        state.totals.admitted += 1;
+        self.issue_free(&mut state, core, owner, now - behind_fences);
+        if behind_fences > 0
+            && let Some(core) = state.records.get(core.key).map(|record| Arc::clone(&record.core))
+        {
+            self.issue_fenced(&mut state, &core, owner, behind_fences);
+        }
+        Ok(())
+    }
+
+    /// Finds room for a request beyond the pages that it holds, or says why there is none. On success the lock is still held.
+    /// When the request names a lane, up to `now` pages may come from behind fences that the lane was told to wait for.
     #[inline]
     fn room_for(
         &self,
         proof: &CapacityProof,
         request: &Request,
         now: u64,
+        held: u64,
     ) -> Result<(MutexGuard<'_, State>, u64), Refusal> {
         if proof.pool != self.identity.pool {
             return Err(Refusal::ForeignProof { proof: *proof, pool: self.identity.pool });
         }
-        let needed_pages = self.memory.geometry().pages_for_tokens(request.max_tokens);
+        let all_pages = self.memory.geometry().pages_for_tokens(request.max_tokens);
+        let needed_pages = all_pages.saturating_sub(held);
         let mut state = self.state.lock();
-        self.check_gate(&mut state, proof, request, needed_pages)?;
+        self.check_gate(&mut state, proof, request, all_pages)?;
         if state.unpromised() < needed_pages {
             state = self.find_room(state, proof, request, needed_pages, now)?;
         }
@@ -238,7 +322,8 @@ impl<M: PageMemory> Inner<M> {
         Err(Refusal::Rejected(reason))
     }
 
-    /// Tries to bring pages back to `free`: quarantine, fences, then zeroing of no more than what is missing.
+    /// Tries to bring pages back to `free`: quarantine, fences, zeroing of no more than what is missing, then eviction of no
+    /// more than what is not on its way back already.
     pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
         self.poll_fences(&mut state);
         self.collect_quarantine(&mut state);
@@ -247,7 +332,7 @@ impl<M: PageMemory> Inner<M> {
         }
         let missing = needed - state.unpromised();
         if state.dirty.len() as u64 + state.unpromised() < needed {
-            return Gathered::Nothing(state);
+            return self.gather_cached(state, needed);
         }
         let errors = state.totals.clean_errors;
         let batch = self.take_dirty(&mut state, usize::try_from(missing).unwrap_or(usize::MAX));
@@ -256,6 +341,19 @@ impl<M: PageMemory> Inner<M> {
         let state = self.state.lock();
         // A memory that refuses to clean must not keep the caller here.
         if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
+    }
+
+    /// Evicts cached pages for somebody who needs `needed` pages. Pages behind fences come back by themselves, those in
+    /// quarantine perhaps never.
+    #[cold]
+    fn gather_cached<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+        let coming = state.unpromised() + state.cleaning();
+        let before = state.index.cached();
+        let leaving = self.evict(&mut state, needed.saturating_sub(coming));
+        if !leaving.batch.is_empty() {
+            self.put_off(&mut state, leaving.batch);
+        }
+        if state.index.cached() < before { Gathered::Some(state) } else { Gathered::Nothing(state) }
     }
 
     /// Takes promised pages: cannot fail, since a promise is backed by free pages.

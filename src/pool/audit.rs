@@ -3,7 +3,7 @@
 //! *Owns* the check of C1, C2 and the promises of C9 (`audit`) and of C3 in slices (`audit_bytes`). Anything that it
 //! finds is a defect of pagestamp; nothing is repaired and nothing is clamped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::{Inner, PagePool, State, Status};
@@ -27,6 +27,7 @@ impl<M: PageMemory> PagePool<M> {
         inner.audit_counts(&state)?;
         inner.audit_lists(&state)?;
         inner.audit_owners(&state)?;
+        inner.audit_kept(&state)?;
         inner.audit_tickets(&state)?;
         let (promised, free) = (state.promised, state.free.len() as u64);
         let of_records: u64 = state.records.values().map(|record| record.promised).sum();
@@ -83,7 +84,7 @@ impl<M: PageMemory> Inner<M> {
             let counted = match kind {
                 PageState::Free => state.free.len() as u64,
                 PageState::Live => state.live,
-                PageState::Cached => 0,
+                PageState::Cached => state.index.cached(),
                 PageState::Quarantined => state.quarantined.len() as u64,
                 PageState::Cleaning => state.cleaning(),
                 PageState::Parked => state.parked.len() as u64,
@@ -111,14 +112,33 @@ impl<M: PageMemory> Inner<M> {
         fenced.try_for_each(|page| stands(*page, PageState::Cleaning))?;
         state.quarantined.iter().try_for_each(|page| stands(*page, PageState::Quarantined))?;
         state.parked.iter().try_for_each(|page| stands(*page, PageState::Parked))?;
-        for record in state.records.values().filter(|record| record.status == Status::Reserved) {
-            let mut result = Ok(());
-            record.core.pages.for_each_from(0, |page| {
-                if result.is_ok() {
-                    result = stands(page, PageState::Live);
-                }
-            });
-            result?;
+        state.index.cached_pages().try_for_each(|page| stands(page, PageState::Cached))?;
+        let holders = count_holders(state);
+        holders.keys().try_for_each(|page| stands(*page, PageState::Live))?;
+        for (page, found) in holders {
+            let stamped = u64::from(self.meta(page).sharers()) + 1;
+            if stamped != found {
+                return Err(AuditError::Holders { page, stamped, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Published pages are live or cached, written to their end, and marked as kept; so are those with more than one holder,
+    /// and no others.
+    fn audit_kept(&self, state: &State) -> Result<(), AuditError> {
+        let published: HashSet<u32> = state.index.pages().collect();
+        for (page, meta) in self.metas.iter().enumerate() {
+            let (word, page) = (meta.word(), page as u32);
+            let is_published = published.contains(&page);
+            let is_here = matches!(word.state(), PageState::Live | PageState::Cached);
+            let is_full = meta.extent().written() == self.page_tokens();
+            let fits = word.is_kept() == (is_published || meta.sharers() > 0)
+                && (!is_published || is_here && is_full)
+                && (meta.sharers() == 0 || word.state() == PageState::Live);
+            if !fits {
+                return Err(AuditError::Kept { page, state: word.state(), published: is_published });
+            }
         }
         Ok(())
     }
@@ -141,11 +161,10 @@ impl<M: PageMemory> Inner<M> {
             }
             detached += u64::from(word.state() == PageState::Live && word.is_detached());
         }
-        let mut held = 0;
+        let held = count_holders(state).len() as u64;
         for record in state.records.values().filter(|record| record.status == Status::Reserved) {
             let mut wrong = None;
             record.core.pages.for_each_from(0, |page| {
-                held += 1;
                 let owner = self.meta(page).owner();
                 if owner != Some(record.owner) {
                     wrong = Some(AuditError::Owner { page, state: PageState::Live, owner });
@@ -161,12 +180,16 @@ impl<M: PageMemory> Inner<M> {
         Ok(())
     }
 
-    /// The count in each stamp equals the tickets (and waiting lanes) that name the page.
+    /// The count in each stamp equals the tickets, the waiting lanes and the revoked reservations still borrowed that name the
+    /// page.
     fn audit_tickets(&self, state: &State) -> Result<(), AuditError> {
         let mut open: HashMap<u32, u64> = HashMap::new();
         let tickets = state.tickets.values().flat_map(|ticket| &ticket.pages);
         for page in tickets.chain(state.pending.iter().flat_map(|pending| &pending.pages)) {
             *open.entry(*page).or_default() += 1;
+        }
+        for zombie in state.records.values().filter(|record| record.status == Status::Zombie) {
+            zombie.core.pages.for_each_from(0, |page| *open.entry(page).or_default() += 1);
         }
         for (page, meta) in self.metas.iter().enumerate() {
             let (page, stamped) = (page as u32, u64::from(meta.word().holds()));
@@ -177,6 +200,15 @@ impl<M: PageMemory> Inner<M> {
         }
         Ok(())
     }
+}
+
+/// How many reservations hold each page.
+fn count_holders(state: &State) -> HashMap<u32, u64> {
+    let mut holders = HashMap::new();
+    for record in state.records.values().filter(|record| record.status == Status::Reserved) {
+        record.core.pages.for_each_from(0, |page| *holders.entry(page).or_default() += 1);
+    }
+    holders
 }
 
 #[cfg(test)]

@@ -23,9 +23,12 @@ mod admit;
 mod audit;
 pub(crate) mod claims;
 mod clean;
+mod evict;
+mod prefix;
 mod reclaim;
 mod release;
 mod resize;
+mod share;
 mod state;
 mod stats;
 mod tickets;
@@ -43,6 +46,7 @@ use crate::geometry::PageGeometry;
 use crate::handle::PageHandle;
 use crate::id::{Generation, PoolId, PoolIdentity, next_pool_identity};
 use crate::memory::{Fence, PageMemory};
+use crate::prefix::{Index, PageHashes};
 use crate::stamp::{Extent, PageMeta, PageState, StampWord};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -98,6 +102,8 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) exposed: AtomicBool,
     /// The cleaning of the pool's own pages, where the memory starts dirty.
     pub(crate) own_pages_clean: OnceLock<Fence>,
+    /// How tokens of pages are hashed.
+    pub(crate) hashes: PageHashes,
     pub(crate) state: Mutex<State>,
     /// Serialises resize, suspend and resume, which call the memory outside `state`.
     pub(crate) resizing: Mutex<()>,
@@ -128,7 +134,8 @@ impl<M: PageMemory> PagePool<M> {
         // One that an earlier pool gave back may have pages whose memory was given back too, by a resize or a suspension.
         memory.commit(0..config.pages())?;
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
-        let mut state = State::new(config.pages());
+        let index = Index::new(memory.geometry().page_tokens(), config.prefix_events());
+        let mut state = State::new(config.pages(), index);
         let metas = make_metas::<M>(&config, max_pages, &mut state)?;
         let inner = Inner {
             identity,
@@ -139,6 +146,7 @@ impl<M: PageMemory> PagePool<M> {
             refused_reads: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
             own_pages_clean: OnceLock::new(),
+            hashes: PageHashes::new(),
             state: Mutex::new(state),
             resizing: Mutex::new(()),
             dirtied: Condvar::new(),
@@ -214,9 +222,10 @@ impl<M: PageMemory> Inner<M> {
         (word.state() == PageState::Live).then(|| PageHandle::new(self.identity, page, word.generation()))
     }
 
-    /// The byte clock, in ticks of 64 KiB.
-    pub(crate) fn tick(&self) -> u32 {
-        (self.written_bytes.load(Ordering::Relaxed) >> 16) as u32
+    /// The byte clock, in ticks of 64 KiB. It wraps after 4 GiB: one page in 4,096 that was written long ago then counts as
+    /// just written, and is zeroed through the cache.
+    pub(crate) fn tick(&self) -> u16 {
+        (self.written_bytes.load(Ordering::Relaxed) >> 16) as u16
     }
 
     /// Pages that requests can use: in circulation and wanted, less the pool's own and the retired.

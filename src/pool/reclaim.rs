@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::release::{Leaving, set_status};
+use super::release::{Leaving, Parting, set_status};
 use super::state::Former;
 use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::header::Revocation;
@@ -69,7 +69,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(reservations + pages of the owner) under the lock; O(all pages) when the owner has detached pages.
+    /// O(reservations + pages of the owner + cached pages) under the lock; O(all pages) while pages are detached.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn reclaim(&self, owner: OwnerId) -> Reclaimed {
         self.inner.reclaim_where(|whose| whose == owner)
@@ -222,6 +222,10 @@ impl<M: PageMemory> Inner<M> {
             let leaving = self.let_go_of_detached(state, &whose);
             note(state, &mut reclaimed, &mut all, leaving);
         }
+        if state.index.cached() > 0 {
+            let leaving = self.evict_where(state, &whose);
+            note(state, &mut reclaimed, &mut all, leaving);
+        }
         (reclaimed, all)
     }
 
@@ -237,7 +241,7 @@ impl<M: PageMemory> Inner<M> {
             Revocation::Before => return Leaving::default(),
         };
         set_status(state, key, if borrowed { Status::Zombie } else { Status::Revoked });
-        let leaving = self.let_go_of_list(state, &core, 0, borrowed);
+        let leaving = self.let_go_of_list(state, &core, 0, Parting { borrowed, ..Parting::FOR_GOOD });
         if !borrowed {
             core.pages.truncate(0);
         }
@@ -252,7 +256,7 @@ impl<M: PageMemory> Inner<M> {
         };
         let pages: Vec<u32> = (0..self.metas.len() as u32).filter(|page| is_theirs(*page)).collect();
         state.detached -= pages.len() as u64;
-        self.let_go(state, pages.into_iter())
+        self.let_go(state, pages.into_iter(), Parting::FOR_GOOD)
     }
 
     /// Pages that an owner has, or that still carry its name.
@@ -260,7 +264,8 @@ impl<M: PageMemory> Inner<M> {
         let of_owner = |page: u32| {
             let meta = self.meta(page);
             let word = meta.word();
-            let ended = if word.state() == PageState::Live { word.generation() } else { ended_before(word) };
+            let is_here = matches!(word.state(), PageState::Live | PageState::Cached);
+            let ended = if is_here { word.generation() } else { ended_before(word) };
             (meta.owner() == Some(owner)).then_some((page, ended))
         };
         (0..self.metas.len() as u32).filter_map(of_owner).collect()

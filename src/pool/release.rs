@@ -21,8 +21,8 @@ use crate::memory::{CleanPage, Heat, PageMemory};
 use crate::stamp::{Extent, PageState, StampWord};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Bytes written after which a page counts as gone from the cache: half a usual L2.
-const HOT_TICKS: u32 = (1 << 20) >> 16;
+/// Ticks of 64 KiB after which a page counts as gone from the cache: half a usual L2.
+const HOT_TICKS: u16 = 16;
 
 /// What a release did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -32,8 +32,26 @@ pub struct Released {
     pub pages: u64,
     /// Of these, pages that a guard, a borrow or a ticket still holds: quarantined until it ends.
     pub quarantined_pages: u64,
+    /// Pages that left the reservation and stayed with its owner: others hold them, or they are cached.
+    pub kept_pages: u64,
     /// The owner had been reclaimed before; there was nothing left to release.
     pub was_revoked: bool,
+}
+
+/// In what way a holder leaves its pages.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Parting {
+    /// It is revoked while somebody borrows it: until that ends, nobody touches the pages.
+    pub(crate) borrowed: bool,
+    /// Published pages may stay as cached ones.
+    pub(crate) caches: bool,
+}
+
+impl Parting {
+    /// What was published stays.
+    pub(crate) const CACHING: Self = Self { borrowed: false, caches: true };
+    /// Nothing stays.
+    pub(crate) const FOR_GOOD: Self = Self { borrowed: false, caches: false };
 }
 
 /// Pages that have left their owner and still need their zeroing begun. They are counted as in the hand of whoever has
@@ -55,7 +73,7 @@ impl<M: PageMemory> Inner<M> {
         }
         // Only a forgotten guard can still borrow here. Its pages stay quarantined until it ends, if it ever does.
         let borrowed = core.header.borrows() > 0 && core.header.revoke() == Revocation::LastBorrower;
-        let leaving = self.let_go_of_list(&mut state, &core, 0, borrowed);
+        let leaving = self.let_go_of_list(&mut state, &core, 0, Parting { borrowed, ..Parting::CACHING });
         if borrowed {
             self.forget_promise(&mut state, core.key);
             set_status(&mut state, core.key, Status::Zombie);
@@ -72,26 +90,25 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
-    pub(crate) fn let_go_of_list(&self, state: &mut State, core: &Core, from: u32, borrowed: bool) -> Leaving {
+    pub(crate) fn let_go_of_list(&self, state: &mut State, core: &Core, from: u32, parting: Parting) -> Leaving {
         let first_freed = state.free.mark();
         let mut leaving = Leaving::default();
         for run in core.pages.runs_from(from) {
-            let clean = if borrowed { 0 } else { self.free_at_once(state, run) };
+            let clean = if parting.borrowed { 0 } else { self.free_at_once(state, run) };
+            leaving.released.pages += clean as u64;
             let rest = run[clean..].iter().map(|page| page.load(Ordering::Relaxed));
-            rest.for_each(|page| self.let_go_of_page(state, borrowed, page, &mut leaving));
-            leaving.released.pages += run.len() as u64;
+            rest.for_each(|page| self.let_go_of_page(state, parting, page, &mut leaving));
         }
         self.end_letting_go(state, first_freed, &mut leaving);
         leaving
     }
 
     /// Bumps, then looks at hazards, then sorts the pages into free, cleaning and quarantined.
-    pub(crate) fn let_go(&self, state: &mut State, pages: impl Iterator<Item = u32>) -> Leaving {
+    pub(crate) fn let_go(&self, state: &mut State, pages: impl Iterator<Item = u32>, parting: Parting) -> Leaving {
         let first_freed = state.free.mark();
         let mut leaving = Leaving::default();
         for page in pages {
-            self.let_go_of_page(state, false, page, &mut leaving);
-            leaving.released.pages += 1;
+            self.let_go_of_page(state, parting, page, &mut leaving);
         }
         self.end_letting_go(state, first_freed, &mut leaving);
         leaving
@@ -115,15 +132,21 @@ impl<M: PageMemory> Inner<M> {
         clean
     }
 
-    fn let_go_of_page(&self, state: &mut State, borrowed: bool, page: u32, leaving: &mut Leaving) {
+    fn let_go_of_page(&self, state: &mut State, parting: Parting, page: u32, leaving: &mut Leaving) {
         let meta = self.meta(page);
+        if meta.word().is_kept() && self.stays(state, page, parting) {
+            leaving.released.kept_pages += 1;
+            return;
+        }
+        leaving.released.pages += 1;
         let (word, extent) = (meta.word(), meta.extent());
-        let may_be_free = !borrowed && self.is_clean(extent) && !self.is_crowded(state);
+        let may_be_free = !parting.borrowed && self.is_clean(extent) && !self.is_crowded(state);
         if let Some(word) = word.freed(self.config.last_generation()).filter(|_| may_be_free) {
             meta.free(word);
             state.free.push(page);
-        } else if borrowed || word.holds() > 0 {
-            meta.publish(word.released().with_state(PageState::Quarantined).with_borrowed(borrowed));
+        } else if parting.borrowed || word.holds() > 0 {
+            let word = word.released().with_state(PageState::Quarantined);
+            meta.publish(if parting.borrowed { word.held().unwrap_or(word) } else { word });
             state.quarantined.push(page);
             leaving.released.quarantined_pages += 1;
         } else {
@@ -145,6 +168,10 @@ impl<M: PageMemory> Inner<M> {
     #[inline]
     fn end_letting_go(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         state.live -= leaving.released.pages;
+        while let Some(page) = state.just_cached.pop() {
+            // The last page of a prefix is the oldest, so that it goes before what it continues.
+            state.index.cache(page);
+        }
         state.totals.pages_released += leaving.released.pages;
         hazard::pages_announced(self.identity.pool, &mut state.announced);
         if !state.announced.is_empty() {
@@ -170,7 +197,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// What the memory has to zero of a page, and how it does that fastest.
-    pub(crate) fn clean_page(&self, page: u32, tick: u32) -> CleanPage {
+    pub(crate) fn clean_page(&self, page: u32, tick: u16) -> CleanPage {
         let meta = self.meta(page);
         let page_tokens = self.page_tokens();
         let tokens = if self.outsiders_write() { page_tokens } else { meta.extent().dirty_tokens(page_tokens) };
@@ -216,7 +243,7 @@ impl<M: PageMemory> Inner<M> {
         state.quarantined.retain(|page| {
             let meta = self.meta(*page);
             let word = meta.word();
-            let held = word.holds() > 0 || word.is_borrowed() || announced.contains(page);
+            let held = word.holds() > 0 || announced.contains(page);
             if !held {
                 meta.publish(word.with_state(PageState::Cleaning));
                 dirty.push_back(*page);
@@ -248,13 +275,7 @@ impl<M: PageMemory> Inner<M> {
     #[cold]
     pub(crate) fn last_borrow_ended(&self, core: &Core) {
         let mut state = self.state.lock();
-        core.pages.for_each_from(0, |page| {
-            let meta = self.meta(page);
-            let word = meta.word();
-            if word.is_borrowed() {
-                meta.publish(word.with_borrowed(false));
-            }
-        });
+        core.pages.for_each_from(0, |page| self.unhold(page));
         state.records.remove(core.key);
         self.collect_quarantine(&mut state);
     }
@@ -338,7 +359,7 @@ impl<M: PageMemory> PagePool<M> {
             }
         }
         state.detached -= handles.len() as u64;
-        let leaving = inner.let_go(&mut state, handles.iter().map(PageHandle::index));
+        let leaving = inner.let_go(&mut state, handles.iter().map(PageHandle::index), Parting::FOR_GOOD);
         Ok(inner.finish_leaving(state, leaving))
     }
 }

@@ -48,7 +48,7 @@ pub enum Suspended {
 
 impl<M: PageMemory> PagePool<M> {
     /// Changes how many pages are in circulation, the pool's own included. Growing takes parked pages back; shrinking parks
-    /// free ones that are not promised, and the rest as they come back.
+    /// free ones that are not promised, evicts cached ones, and parks the rest as they come back.
     ///
     /// Raises the capacity epoch: proofs are checked against the plan again.
     ///
@@ -85,8 +85,9 @@ impl<M: PageMemory> PagePool<M> {
         }
         state.epoch += 1;
         inner.park_surplus(&mut state);
-        let now = inner.circulating(&state);
-        drop(state);
+        let leaving = inner.evict_surplus(&mut state);
+        inner.finish_leaving(state, leaving);
+        let now = inner.circulating(&inner.state.lock());
         inner.decommit_parked();
         Ok(if now == pages { Resized::Done { pages } } else { Resized::Pending { target_pages: pages, pages: now } })
     }

@@ -3,7 +3,8 @@
 //! *Owns* every list a page can stand in, and the moves between them that need no memory. *Does not know* bytes.
 //!
 //! **Invariants** (checked by `audit`). A page stands in exactly one place: `free`, `dirty`, `fenced`, in the hand of a
-//! thread that cleans it, `quarantined`, `parked`, a reservation's list, or the engine's own arrays (detached).
+//! thread that cleans it, `quarantined`, `parked`, the lists of its holders, the cached pages of the index, or the engine's
+//! own arrays (detached).
 //! `promised <= free`. Every counter equals a full walk.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,6 +18,7 @@ use crate::id::{Generation, OwnerId};
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::Claim;
+use crate::prefix::Index;
 use crate::sync::Ordering;
 use crate::ticket::Ticket;
 use crate::transfer::Transfer;
@@ -95,6 +97,8 @@ pub(crate) struct Totals {
     pub(crate) proven_ends: u64,
     pub(crate) assumed_tokens: u64,
     pub(crate) pages_moved: u64,
+    pub(crate) hit_pages: u64,
+    pub(crate) evicted: u64,
 }
 
 /// Everything behind the lock.
@@ -133,15 +137,19 @@ pub(crate) struct State {
     /// Transfers of receivers, packed, and which of the open handoffs serves each.
     pub(crate) served: HashMap<u128, NonZeroU64>,
     pub(crate) claims: HashMap<u128, Claim>,
+    /// Published pages, and the order in which cached ones go.
+    pub(crate) index: Index,
     pub(crate) totals: Totals,
     /// Scratch: pages announced by readers, while a release looks at them.
     pub(crate) announced: Vec<u32>,
+    /// Scratch: pages that became cached in the release at hand.
+    pub(crate) just_cached: Vec<u32>,
     /// Scratch: batches that come back after their cleaning, so that a release allocates nothing.
     pub(crate) batches: Vec<Vec<CleanPage>>,
 }
 
 impl State {
-    pub(crate) fn new(target: u32) -> Self {
+    pub(crate) fn new(target: u32, index: Index) -> Self {
         Self {
             free: FreeList::default(),
             dirty: VecDeque::new(),
@@ -168,8 +176,10 @@ impl State {
             next_transfer: NonZeroU64::MIN,
             served: HashMap::new(),
             claims: HashMap::new(),
+            index,
             totals: Totals::default(),
             announced: Vec::new(),
+            just_cached: Vec::new(),
             batches: Vec::new(),
         }
     }
@@ -194,7 +204,6 @@ impl State {
     #[inline]
     pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
         self.promised += promised;
-        self.totals.admitted += 1;
         if let Some(core) = self.idle.pop()
             && let Some(record) = self.records.get_mut(core.key)
         {

@@ -68,8 +68,14 @@ pub struct PoolStats {
     pub clean_errors: u64,
     /// Pages retired because they could not be zeroed.
     pub poisoned_pages: u64,
-    /// Pages moved because a reader was on tokens that were rewritten.
+    /// Pages moved because their tokens were rewritten while they were read, shared or published.
     pub moved_pages: u64,
+    /// Overlay: pages that a lookup finds, live or cached.
+    pub published_pages: u64,
+    /// Pages that lookups found.
+    pub hit_pages: u64,
+    /// Cached pages that went because their room was needed.
+    pub evicted_pages: u64,
     /// Calls for tickets that had ended, or that never were.
     pub late_tickets: u64,
     /// Messages about handoffs that had ended, or that never were.
@@ -104,7 +110,7 @@ impl<M: PageMemory> PagePool<M> {
         PoolStats {
             free_pages: state.free.len() as u64,
             live_pages: state.live,
-            cached_pages: 0,
+            cached_pages: state.index.cached(),
             quarantined_pages: state.quarantined.len() as u64,
             cleaning_pages: state.cleaning(),
             parked_pages: state.parked.len() as u64,
@@ -130,6 +136,9 @@ impl<M: PageMemory> PagePool<M> {
             clean_errors: totals.clean_errors,
             poisoned_pages: totals.poisoned,
             moved_pages: totals.pages_moved,
+            published_pages: state.index.len() as u64,
+            hit_pages: totals.hit_pages,
+            evicted_pages: totals.evicted,
             late_tickets: totals.late_tickets,
             late_transfers: totals.late_transfers,
             trusted_ticket_ends: totals.trusted_ends,

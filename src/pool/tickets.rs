@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
+use super::release::Parting;
 use super::{Inner, PagePool, State};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
@@ -31,7 +32,7 @@ impl<M: PageMemory> PagePool<M> {
     /// Nothing was pinned.
     ///
     /// - [`ReleaseError::Handle`] names the first handle that is stale, foreign, out of range, being written
-    ///   ([`ReadError::Busy`], also when 65,535 tickets are open on the page), or of a page of which nothing is written
+    ///   ([`ReadError::Busy`], also when 65,534 tickets and further holders are on the page), or of a page of which nothing is written
     ///   ([`ReadError::Unwritten`]): what a handoff fills is nobody's to read before it is accepted.
     /// - [`ReleaseError::Twice`]: a page stands in the list twice.
     /// - [`ReleaseError::Empty`]: the list names no page.
@@ -62,7 +63,7 @@ impl<M: PageMemory> PagePool<M> {
             if inner.meta(page).extent().written() == 0 && !word.is_detached() {
                 return Err(at(ReadError::Unwritten { to_tokens: 1, written_tokens: 0 }));
             }
-            if word.held().is_none() {
+            if !inner.has_room(page) {
                 return Err(at(ReadError::Busy { page }));
             }
         }
@@ -220,7 +221,7 @@ impl<M: PageMemory> Drop for Fresh<'_, M> {
     fn drop(&mut self) {
         let Self { inner, state, pages } = self;
         if !pages.is_empty() {
-            let leaving = inner.let_go(state, pages.drain(..));
+            let leaving = inner.let_go(state, pages.drain(..), Parting::FOR_GOOD);
             inner.put_off(state, leaving.batch);
         }
     }
@@ -251,7 +252,8 @@ impl<M: PageMemory> Inner<M> {
         }
     }
 
-    fn unhold(&self, page: u32) {
+    /// Ends a ticket on a page, or the borrow of a revoked reservation.
+    pub(super) fn unhold(&self, page: u32) {
         let meta = self.meta(page);
         let word = meta.word();
         let word = word.unheld().unwrap_or(word);
@@ -301,6 +303,9 @@ impl<M: PageMemory> Inner<M> {
             let (to_pages, pages) = (u64::from(ordinals.end), u64::from(core.pages.len()));
             return Err(TicketError::OutOfRange { to_pages, pages });
         }
+        if ordinals.start < core.pages.first() {
+            return Err(TicketError::Slid { from_pages: ordinals.start, first_pages: core.pages.first() });
+        }
         let pages: Vec<u32> = ordinals.filter_map(|ordinal| core.pages.get(ordinal)).collect();
         if !state.pending.is_empty() {
             self.poll_fences(&mut state);
@@ -330,7 +335,10 @@ impl<M: PageMemory> Inner<M> {
             if access == Access::Read && self.meta(page).extent().written() == 0 {
                 return Err(TicketError::Unwritten { page });
             }
-            if word.held().is_none() {
+            if access == Access::Write && word.is_kept() {
+                return Err(TicketError::Shared { page });
+            }
+            if !self.has_room(page) {
                 return Err(TicketError::TooMany { page });
             }
         }
@@ -355,9 +363,9 @@ impl<M: PageMemory> Inner<M> {
         meta.publish(meta.word().with_writing(on));
     }
 
-    /// Makes sure that no reader sees tokens that are about to be rewritten: of each page of the list, by ordinal, those
-    /// from the second number on. The extents were lowered before, so a reader that is not announced now will see that.
-    /// Pages that are read move to fresh ones, all of them or none.
+    /// Makes sure that no reader and no other holder sees tokens that are about to be rewritten: of each page of the list, by
+    /// ordinal, those from the second number on. Pages that are read, shared or published move to fresh ones, all of them or
+    /// none. Where there is no room for that, a published page that nobody else holds or reads is published no more.
     pub(crate) fn keep_readers_off(
         &self,
         core: &Core,
@@ -373,6 +381,9 @@ impl<M: PageMemory> Inner<M> {
         if core.header.is_revoked() {
             return Err(WriteError::Revoked);
         }
+        if state.unpromised() < moves.len() as u64 {
+            self.unpublish_own(&mut state, &mut moves);
+        }
         let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
         let (needed_pages, free_pages) = (moves.len() as u64, state.unpromised());
         if free_pages < needed_pages {
@@ -381,17 +392,52 @@ impl<M: PageMemory> Inner<M> {
         self.move_away(state, core, &moves)
     }
 
-    /// Finds the pages of the list that a reader is on: ordinal, first token rewritten, page.
+    /// Finds the pages of the list that a reader is on, or that are kept: ordinal, first token rewritten, page.
     fn pages_being_read(
         &self,
         state: &mut State,
         core: &Core,
-        rewritten: impl Iterator<Item = (u32, u32)>,
+        rewritten: impl Iterator<Item = (u32, u32)> + Clone,
     ) -> Vec<(u32, u32, u32)> {
-        hazard::pages_announced(self.identity.pool, &mut state.announced);
-        let is_read = |page: &u32| self.meta(*page).word().holds() > 0 || state.announced.contains(page);
         let page_of = |(ordinal, from)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
-        rewritten.filter_map(page_of).filter(|(_, _, page)| is_read(page)).collect()
+        // Before the hazards: a reader that is not announced then will see the lower extent.
+        rewritten.clone().filter_map(page_of).for_each(|(_, from, page)| self.lower_extent(page, from));
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        rewritten.filter_map(page_of).filter(|(_, _, page)| self.must_move(state, *page)).collect()
+    }
+
+    /// Says whether somebody else sees a page: a reader, a ticket, another holder, a lookup.
+    fn must_move(&self, state: &State, page: u32) -> bool {
+        let word = self.meta(page).word();
+        word.holds() > 0 || word.is_kept() || state.announced.contains(&page)
+    }
+
+    /// Hides tokens of a page that has one holder, who rolled back behind them while it had others.
+    fn lower_extent(&self, page: u32, from: u32) {
+        let meta = self.meta(page);
+        if !meta.word().is_kept() && meta.extent().written() > from {
+            meta.set_extent(meta.extent().with_written(from));
+        }
+    }
+
+    /// Takes published pages that nobody else holds out of the index, so that they can be rewritten where they are; if then
+    /// there is room for the rest.
+    fn unpublish_own(&self, state: &mut State, moves: &mut Vec<(u32, u32, u32)>) {
+        let is_ours = |page: u32| {
+            let (meta, word) = (self.meta(page), self.meta(page).word());
+            word.is_kept() && meta.sharers() == 0 && word.holds() == 0 && !state.announced.contains(&page)
+        };
+        let (ours, others): (Vec<_>, Vec<_>) = moves.iter().partition(|(_, _, page)| is_ours(*page));
+        if state.unpromised() < others.len() as u64 {
+            return;
+        }
+        for (_, from, page) in ours {
+            self.unpublish(state, page);
+            self.lower_extent(page, from);
+        }
+        // Somebody may have begun to read before the extents were lowered.
+        hazard::pages_announced(self.identity.pool, &mut state.announced);
+        moves.retain(|(_, _, page)| self.must_move(state, *page));
     }
 
     /// Moves pages to fresh ones, with the tokens that are kept; the caller made sure that enough are free.
@@ -425,7 +471,7 @@ impl<M: PageMemory> Inner<M> {
             core.pages.set(ordinal, fresh);
         }
         state.totals.pages_moved += fresh.len() as u64;
-        let leaving = self.let_go(&mut state, moves.iter().map(|(_, _, page)| *page));
+        let leaving = self.let_go(&mut state, moves.iter().map(|(_, _, page)| *page), Parting::CACHING);
         self.finish_leaving(state, leaving);
         Ok(())
     }
@@ -445,8 +491,25 @@ impl<M: PageMemory> Inner<M> {
             self.park_surplus(&mut state);
             return Some(super::Released::default());
         }
-        let leaving = self.let_go_of_list(&mut state, core, keep, false);
+        let leaving = self.let_go_of_list(&mut state, core, keep, Parting::CACHING);
         core.pages.truncate(keep);
+        Some(self.finish_leaving(state, leaving))
+    }
+
+    /// Lets go of the pages of a reservation before ordinal `first`; `None` when it was revoked.
+    pub(crate) fn slide(&self, lease: &Lease<M>, first: u32) -> Option<super::Released> {
+        let core = lease.core();
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return None;
+        }
+        if core.header.borrows() > 0 {
+            // As in `shrink`: which pages a forgotten guard looks at is not known.
+            return Some(super::Released::default());
+        }
+        let leaving: Vec<u32> = (core.pages.first()..first).filter_map(|ordinal| core.pages.get(ordinal)).collect();
+        let leaving = self.let_go(&mut state, leaving.into_iter(), Parting::CACHING);
+        core.pages.drop_below(first);
         Some(self.finish_leaving(state, leaving))
     }
 
@@ -463,12 +526,14 @@ impl<M: PageMemory> Inner<M> {
             let word = self.meta(page).word();
             debug_assert_eq!(word.state(), PageState::Live);
             if word.is_writing() || core.header.borrows() > 0 {
-                busy = busy.or(Some(page));
+                busy.get_or_insert(TicketError::Busy { page });
+            } else if word.is_kept() {
+                busy.get_or_insert(TicketError::Shared { page });
             }
             handles.push(self.handle_of(page));
         });
-        if let Some(page) = busy {
-            return Err(TicketError::Busy { page });
+        if let Some(busy) = busy {
+            return Err(busy);
         }
         core.pages.for_each_from(0, |page| {
             let meta = self.meta(page);

@@ -75,8 +75,9 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         "fn let_go_of_page(",
         &[
             "meta.free(word);",
-            "} else if borrowed || word.holds() > 0 {",
-            "meta.publish(word.released().with_state(PageState::Quarantined).with_borrowed(borrowed));",
+            "} else if parting.borrowed || word.holds() > 0 {",
+            "let word = word.released().with_state(PageState::Quarantined);",
+            "meta.publish(if parting.borrowed { word.held().unwrap_or(word) } else { word });",
             "meta.publish(word.released().with_state(PageState::Cleaning));",
         ],
     ),
@@ -86,7 +87,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         "pub(crate) fn collect_quarantine(",
         &[
             "hazard::pages_announced(",
-            "word.holds() > 0 || word.is_borrowed() || announced.contains(page)",
+            "word.holds() > 0 || announced.contains(page)",
             "meta.publish(word.with_state(PageState::Cleaning));",
         ],
     ),
@@ -135,7 +136,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/release.rs",
         "pub(crate) fn last_borrow_ended(",
-        &["meta.publish(word.with_borrowed(false));", "self.collect_quarantine("],
+        &["self.unhold(page)", "self.collect_quarantine("],
     ),
     ("reservation.rs", "pub fn read(", &["let borrow = self.borrow()?;", "self.check_no_writer(&tokens)?;"]),
     (
@@ -152,7 +153,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "fn pages_being_read(",
-        &["hazard::pages_announced(", "self.meta(*page).word().holds()", "state.announced.contains(page)"],
+        &["self.lower_extent(page, from)", "hazard::pages_announced(", "self.must_move(state, *page)"],
     ),
     (
         "pool/tickets.rs",

@@ -122,8 +122,8 @@ pub(crate) const SOURCE_PLANTS: &[SourcePlant] = &[
     SourcePlant {
         name: "page_with_a_writer_is_readable",
         file: "stamp.rs",
-        old: "!(HOLDS_MASK | DETACHED | BORROWED)",
-        new: "!(HOLDS_MASK | DETACHED | BORROWED | WRITING)",
+        old: "!(HOLDS_MASK | DETACHED | KEPT)",
+        new: "!(HOLDS_MASK | DETACHED | KEPT | WRITING)",
         model: "loom_write_ticket_races_read",
     },
     SourcePlant {

@@ -101,6 +101,7 @@ macro_rules! counted {
 }
 
 watched!(AtomicBool, bool);
+watched!(AtomicU16, u16);
 watched!(AtomicU32, u32);
 watched!(AtomicU64, u64);
 counted!(AtomicU32, u32);

@@ -230,7 +230,8 @@ impl World {
                 self.clean(&[(page, extent.dirty_tokens(TOKENS))]);
             }
             if borrowed || (word.holds() > 0 && self.plant != Plant::ReleaseIgnoresTickets) {
-                meta.publish(word.with_state(PageState::Quarantined).with_borrowed(borrowed));
+                let word = word.with_state(PageState::Quarantined);
+                meta.publish(if borrowed { word.held().unwrap_or(word) } else { word });
                 state.quarantined.push(page);
             } else if extent.is_untouched() {
                 meta.free(word.with_state(PageState::Free));
@@ -317,7 +318,7 @@ impl World {
         state.quarantined.retain(|page| {
             let meta = self.meta(*page);
             let word = meta.word();
-            let held = word.holds() > 0 || word.is_borrowed() || announced.contains(page);
+            let held = word.holds() > 0 || announced.contains(page);
             if !held {
                 meta.publish(word.with_state(PageState::Cleaning));
                 dirty.push(*page);
@@ -518,7 +519,8 @@ impl World {
     fn last_borrow_ended(&self, page: u32) {
         let mut state = self.lock();
         let meta = self.meta(page);
-        meta.publish(meta.word().with_borrowed(false));
+        let word = meta.word();
+        meta.publish(word.unheld().unwrap_or(word));
         self.collect_quarantine(&mut state);
     }
 

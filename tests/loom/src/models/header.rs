@@ -140,7 +140,7 @@ pub(crate) fn loom_revoke_races_a_look_at_the_flags(_: Plant) {
     });
     // As `Inner::revoke` and `let_go_of_page`.
     if page.0.revoke() == Revocation::LastBorrower {
-        page.1.publish(page.1.word().released().with_state(PageState::Quarantined).with_borrowed(true));
+        page.1.publish(page.1.word().released().with_state(PageState::Quarantined).held().expect("room"));
     }
     borrower.join().expect("borrower");
     outside.join().expect("outside party");

@@ -1,0 +1,65 @@
+//! Refusals of prefix sharing and of forks.
+
+use thiserror::Error;
+
+use super::{AdmitError, ReadError, TicketError};
+use crate::id::OwnerId;
+use crate::memory::MemoryError;
+
+/// Why pages were not published. None of them was.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// Fewer token ids than the reservation has committed in full pages.
+    #[error("{given_tokens} token ids were given; {needed_tokens} are committed in full pages, and each needs its id")]
+    TooFewTokens {
+        /// Token ids given.
+        given_tokens: u64,
+        /// Token ids needed.
+        needed_tokens: u64,
+    },
+    /// A page was published under other token ids before.
+    #[error("page {ordinal} of the reservation is published under other tokens; the same ids name it for good")]
+    OtherTokens {
+        /// Ordinal of the page in the reservation.
+        ordinal: u32,
+    },
+    /// An outside party writes a page, or a device cleans it.
+    #[error("page {page} cannot be published now: {source}")]
+    OffLimits {
+        /// The page.
+        page: u32,
+        /// Who is at work.
+        #[source]
+        source: ReadError,
+    },
+    /// The index could not grow.
+    #[error("no memory for the index of published pages")]
+    NoMemory,
+    /// The owner was reclaimed.
+    #[error("the reservation was revoked by a reclaim of its owner")]
+    Revoked,
+}
+
+/// Why a reservation was not forked. It is unchanged.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// The copy was not admitted; the request is in the error.
+    #[error(transparent)]
+    Admit(#[from] AdmitError),
+    /// The request is of another owner: pages are shared within one owner only.
+    #[error("a reservation of owner {owner} was to be forked for owner {asked_owner}; pages never cross owners")]
+    ForeignOwner {
+        /// Owner of the reservation.
+        owner: OwnerId,
+        /// Owner of the request.
+        asked_owner: OwnerId,
+    },
+    /// A page cannot be shared or copied now.
+    #[error(transparent)]
+    Page(#[from] TicketError),
+    /// The partial last page could not be copied.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
