@@ -126,6 +126,7 @@ pub mod memory;
 mod plane_writer;
 mod pool;
 mod prefix;
+mod quota;
 mod reservation;
 mod reshape;
 mod stamp;
@@ -159,6 +160,7 @@ pub use pool::{
     Scrubber, Suspended,
 };
 pub use prefix::{Prefix, PrefixEvent, PrefixExtra, PrefixKey, PrefixTokens, Retention};
+pub use quota::{Limit, OwnerQuota, QuotaInfo};
 pub use reservation::Reservation;
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};

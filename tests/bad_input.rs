@@ -12,9 +12,9 @@ use pagestamp::memory::{
 };
 use pagestamp::{
     AdmitError, CapacityError, CapacityPlan, CapacityProof, ClaimError, ClaimToken, ConfigError, ExtentError,
-    Generation, GrowError, HeldMemory, HolderId, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry, PageHandle,
-    PagePool, PageState, Plane, PoolConfig, PoolStats, ReadError, RejectReason, ReleaseError, Request, Reservation,
-    ReserveError, ResizeError, Resized, SuspendError, TicketError, WriteError,
+    Generation, GrowError, HeldMemory, HolderId, HostMemory, Limit, NullMemory, OwnPages, OwnerId, PageGeometry,
+    PageHandle, PagePool, PageState, Plane, PoolConfig, PoolStats, ReadError, RejectReason, ReleaseError, Request,
+    Reservation, ReserveError, ResizeError, Resized, SuspendError, TicketError, WriteError,
 };
 
 const P: u64 = 16;
@@ -208,7 +208,7 @@ fn a_wrong_request_leaves_pool_unchanged() {
             assert_eq!((asked_tokens, request), (tokens, Request::new(owner(1), P)));
         }
         let refused = s.pool.reserve(&s.proof, Request::new(owner(1), 2 * P), 1).unwrap_err();
-        let AdmitError::Full { request, needed_pages: 2, free_pages: 1, promised_pages: 1, pending_pages: 0 } = refused else {
+        let AdmitError::Full { request, needed_pages: 2, free_pages: 1, promised_pages: 1, pending_pages: 0, limit: Limit::Pool } = refused else {
             panic!("{refused:?}")
         };
         assert_eq!(request, Request::new(owner(1), 2 * P), "the request comes back");
@@ -322,10 +322,10 @@ fn a_wrong_growth_leaves_pool_unchanged() {
         }
         for to_tokens in [6 * P + 1, u64::MAX] {
             let refused = s.mine.grow(to_tokens).unwrap_err();
-            assert!(matches!(refused, GrowError::NeverFits { needed_pages, usable_pages: 6 } if needed_pages == to_tokens.div_ceil(16)), "{refused:?}");
+            assert!(matches!(refused, GrowError::NeverFits { needed_pages, usable_pages: 6, limit: Limit::Pool } if needed_pages == to_tokens.div_ceil(16)), "{refused:?}");
         }
         let refused = s.mine.grow(6 * P).unwrap_err();
-        assert!(matches!(refused, GrowError::Full { max_tokens: 64, needed_pages: 2, free_pages: 1, pending_pages: 0 }), "{refused:?}");
+        assert!(matches!(refused, GrowError::Full { max_tokens: 64, needed_pages: 2, free_pages: 1, pending_pages: 0, limit: Limit::Pool }), "{refused:?}");
     });
 }
 

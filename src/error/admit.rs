@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::admission::{Rejected, Request};
 use crate::id::PoolId;
+use crate::quota::Limit;
 
 /// Why the live pool does not prove a plan.
 #[derive(Debug, Error, Clone, PartialEq)]
@@ -43,18 +44,20 @@ pub enum CapacityError {
 pub enum AdmitError {
     /// Not now: too few pages are free. Pool unchanged.
     #[error(
-        "{request} needs {needed_pages} pages and {free_pages} are free ({pending_pages} more are on their way back, \
-         {promised_pages} are promised to others); try again when pages come back, preempt no more than pending covers"
+        "{request} needs {needed_pages} pages and {free_pages} are free within {limit} ({pending_pages} more are on their way \
+         back, {promised_pages} are promised to others); try again when pages come back, preempt no more than pending covers"
     )]
     Full {
         /// The request, to be tried again.
         request: Request,
         /// Pages needed.
         needed_pages: u64,
-        /// Pages neither held nor promised.
+        /// Pages neither held nor promised, or what is left of the owner's hard quota if that is the limit.
         free_pages: u64,
         /// Pages quarantined or being cleaned.
         pending_pages: u64,
+        /// What the request ran into.
+        limit: Limit,
         /// Free pages that earlier admissions hold.
         promised_pages: u64,
     },
@@ -127,8 +130,8 @@ pub enum AdmitError {
 pub enum RejectReason {
     /// Larger than the plan that the pool proved; it would never fit, however empty the pool.
     #[error(
-        "{asked_tokens} tokens ({needed_pages} pages) never fit: requests of at most {max_request_tokens} tokens are \
-         served, {usable_pages} pages are usable"
+        "{asked_tokens} tokens ({needed_pages} pages) never fit into {limit}: requests of at most {max_request_tokens} tokens \
+         are served, {usable_pages} pages are usable"
     )]
     NeverFits {
         /// Tokens asked for.
@@ -137,8 +140,10 @@ pub enum RejectReason {
         needed_pages: u64,
         /// Largest request of the plan.
         max_request_tokens: u64,
-        /// Pages that requests can use.
+        /// Pages that requests can use, or that the owner's hard quota allows if that is the limit.
         usable_pages: u64,
+        /// What it does not fit into.
+        limit: Limit,
     },
     /// A request for nothing.
     #[error("a request for 0 tokens")]
@@ -179,26 +184,30 @@ pub enum GrowError {
     },
     /// Past what was admitted, and nothing is free beyond promises.
     #[error(
-        "growing past the {max_tokens} admitted tokens needs {needed_pages} pages more, {free_pages} are free and \
-         {pending_pages} pending; release or preempt one victim, then try again"
+        "growing past the {max_tokens} admitted tokens needs {needed_pages} pages more, {free_pages} are free within {limit} \
+         and {pending_pages} pending; release or preempt one victim, then try again"
     )]
     Full {
         /// Tokens that were admitted and cannot fail.
         max_tokens: u64,
         /// Pages needed beyond the promise.
         needed_pages: u64,
-        /// Pages neither held nor promised.
+        /// Pages neither held nor promised, or what is left of the owner's hard quota if that is the limit.
         free_pages: u64,
         /// Pages quarantined or being cleaned.
         pending_pages: u64,
+        /// What it ran into.
+        limit: Limit,
     },
-    /// More pages than the pool has.
-    #[error("{needed_pages} pages never fit: {usable_pages} are usable")]
+    /// More pages than the pool has, or than the owner's hard quota allows.
+    #[error("{needed_pages} pages never fit into {limit}: {usable_pages} are usable")]
     NeverFits {
         /// Pages that the reservation would hold.
         needed_pages: u64,
-        /// Pages that requests can use.
+        /// Pages that requests can use, or that the owner's hard quota allows if that is the limit.
         usable_pages: u64,
+        /// What it does not fit into.
+        limit: Limit,
     },
     /// The owner was reclaimed.
     #[error("the reservation was revoked by a reclaim of its owner")]

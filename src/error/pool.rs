@@ -296,6 +296,16 @@ pub enum AuditError {
         /// Whether a lookup finds it.
         published: bool,
     },
+    /// What an owner with a quota has differs from the walk.
+    #[error("owner {owner}: {counted} pages counted against its quota, {found} found")]
+    Quota {
+        /// The owner.
+        owner: OwnerId,
+        /// What the book says.
+        counted: u64,
+        /// What the walk found.
+        found: u64,
+    },
     /// A byte outside the written extent is not zero.
     #[error("page {page}, plane {plane}: a byte that nobody wrote is not zero")]
     Byte {

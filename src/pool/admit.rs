@@ -15,6 +15,7 @@ use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::{Lane, PageMemory};
 use crate::prefix::Prefix;
+use crate::quota::Limit;
 use crate::reservation::{Lease, Reservation};
 use crate::sync::Ordering;
 
@@ -146,7 +147,7 @@ impl<M: PageMemory> PagePool<M> {
 pub(super) enum Refusal {
     PastMax { asked_tokens: u64 },
     Claim(super::ClaimError),
-    Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64 },
+    Full { needed_pages: u64, free_pages: u64, pending_pages: u64, promised_pages: u64, limit: Limit },
     Rejected(RejectReason),
     ProofVoid { proof_epoch: u64, epoch: u64, required_pages: u64, usable_pages: u64 },
     ForeignProof { proof: CapacityProof, pool: crate::id::PoolId },
@@ -163,8 +164,8 @@ impl Refusal {
                 AdmitError::PastMax { request, asked_tokens, max_tokens }
             }
             Self::Claim(source) => AdmitError::Claim { request, source },
-            Self::Full { needed_pages, free_pages, pending_pages, promised_pages } => {
-                AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages }
+            Self::Full { needed_pages, free_pages, pending_pages, promised_pages, limit } => {
+                AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages, limit }
             }
             Self::Rejected(reason) => AdmitError::Rejected(Rejected::new(request.owner, request.max_tokens, reason)),
             Self::ProofVoid { proof_epoch, epoch, required_pages, usable_pages } => {
@@ -226,6 +227,7 @@ impl<M: PageMemory> Inner<M> {
         let owner = record.owner;
         let behind_fences = needed.saturating_sub(state.unpromised());
         state.promised += needed - now;
+        state.count_in(owner, needed - now);
         state.totals.admitted += 1;
         self.issue_free(&mut state, core, owner, now - behind_fences);
         if behind_fences > 0
@@ -253,6 +255,7 @@ impl<M: PageMemory> Inner<M> {
         let needed_pages = all_pages.saturating_sub(held);
         let mut state = self.state.lock();
         self.check_gate(&mut state, proof, request, all_pages)?;
+        self.check_quota(&mut state, request.owner, needed_pages)?;
         if state.unpromised() < needed_pages {
             state = self.find_room(state, proof, request, needed_pages, now)?;
         }
@@ -270,7 +273,7 @@ impl<M: PageMemory> Inner<M> {
         now: u64,
     ) -> Result<MutexGuard<'a, State>, Refusal> {
         while state.unpromised() < needed_pages {
-            state = match self.gather(state, needed_pages) {
+            state = match self.gather(state, request.owner, needed_pages) {
                 Gathered::Some(state) => state,
                 Gathered::Nothing(mut state) => {
                     if let Some(lane) = request.lane {
@@ -285,10 +288,12 @@ impl<M: PageMemory> Inner<M> {
                         free_pages: state.unpromised(),
                         pending_pages: state.coming(),
                         promised_pages: state.promised,
+                        limit: state.limit_for(request.owner, needed_pages),
                     });
                 }
             };
             self.check_gate(&mut state, proof, request, needed_pages)?;
+            self.check_quota(&mut state, request.owner, needed_pages)?;
         }
         Ok(state)
     }
@@ -310,8 +315,12 @@ impl<M: PageMemory> Inner<M> {
         let reason = if request.max_tokens == 0 {
             RejectReason::ZeroTokens
         } else if request.max_tokens > max_request_tokens {
-            let asked_tokens = request.max_tokens;
-            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages }
+            let (asked_tokens, limit) = (request.max_tokens, Limit::Pool);
+            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
+        } else if needed_pages > state.hard_quota(request.owner) {
+            let (asked_tokens, limit) = (request.max_tokens, Limit::HardQuota);
+            let usable_pages = state.hard_quota(request.owner);
+            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
         } else if proof.required_pages > usable_pages {
             let (proof_epoch, epoch, required_pages) = (proof.epoch, state.epoch, proof.required_pages);
             return Err(Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages });
@@ -322,9 +331,21 @@ impl<M: PageMemory> Inner<M> {
         Err(Refusal::Rejected(reason))
     }
 
+    /// Refuses what would bring an owner past its hard quota now.
+    #[inline]
+    fn check_quota(&self, state: &mut State, owner: OwnerId, needed_pages: u64) -> Result<(), Refusal> {
+        let free_pages = state.quota_room(owner);
+        if needed_pages <= free_pages {
+            return Ok(());
+        }
+        state.totals.full += 1;
+        let (pending_pages, promised_pages, limit) = (0, state.promised, Limit::HardQuota);
+        Err(Refusal::Full { needed_pages, free_pages, pending_pages, promised_pages, limit })
+    }
+
     /// Tries to bring pages back to `free`: quarantine, fences, zeroing of no more than what is missing, then eviction of no
     /// more than what is not on its way back already.
-    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, owner: OwnerId, needed: u64) -> Gathered<'a> {
         self.poll_fences(&mut state);
         self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
@@ -332,7 +353,7 @@ impl<M: PageMemory> Inner<M> {
         }
         let missing = needed - state.unpromised();
         if state.dirty.len() as u64 + state.unpromised() < needed {
-            return self.gather_cached(state, needed);
+            return self.gather_cached(state, owner, needed);
         }
         let errors = state.totals.clean_errors;
         let batch = self.take_dirty(&mut state, usize::try_from(missing).unwrap_or(usize::MAX));
@@ -343,13 +364,13 @@ impl<M: PageMemory> Inner<M> {
         if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
     }
 
-    /// Evicts cached pages for somebody who needs `needed` pages. Pages behind fences come back by themselves, those in
+    /// Evicts cached pages for an owner who needs `needed` pages. Pages behind fences come back by themselves, those in
     /// quarantine perhaps never.
     #[cold]
-    fn gather_cached<'a>(&'a self, mut state: MutexGuard<'a, State>, needed: u64) -> Gathered<'a> {
+    fn gather_cached<'a>(&'a self, mut state: MutexGuard<'a, State>, owner: OwnerId, needed: u64) -> Gathered<'a> {
         let coming = state.unpromised() + state.cleaning();
         let before = state.index.cached();
-        let leaving = self.evict(&mut state, needed.saturating_sub(coming));
+        let leaving = self.evict_for(&mut state, owner, needed, needed.saturating_sub(coming));
         if !leaving.batch.is_empty() {
             self.put_off(&mut state, leaving.batch);
         }
@@ -362,6 +383,7 @@ impl<M: PageMemory> Inner<M> {
             record.promised -= pages;
         }
         state.promised -= pages;
+        state.count_out(owner, pages);
         self.issue_free(state, core, owner, pages);
     }
 
@@ -377,6 +399,7 @@ impl<M: PageMemory> Inner<M> {
         }
         core.pages.extend(taken.iter().rev().copied());
         state.free.drop_top(pages as usize);
+        state.count_in(owner, pages);
         state.live += pages;
         state.totals.pages_issued += pages;
     }
@@ -420,6 +443,7 @@ impl<M: PageMemory> Inner<M> {
                 }
                 *page
             }));
+            state.count_in(owner, usable.len() as u64);
             state.live += usable.len() as u64;
             state.totals.pages_issued += usable.len() as u64;
             core.off_limits.fetch_add(1, Ordering::Release);
@@ -455,17 +479,18 @@ impl<M: PageMemory> Inner<M> {
             }
             let usable_pages = self.usable(&state);
             if pages > usable_pages.max(u64::from(core.pages.len())) && pages > self.promised_size(&state, lease) {
-                return Err(GrowError::NeverFits { needed_pages: pages, usable_pages });
+                return Err(GrowError::NeverFits { needed_pages: pages, usable_pages, limit: Limit::Pool });
             }
             let missing = pages.saturating_sub(u64::from(core.pages.len()));
             let promised = state.records.get(lease.key()).map_or(0, |record| record.promised);
             let beyond = missing.saturating_sub(promised);
+            self.check_growth_quota(&state, lease, max_tokens, beyond)?;
             if state.unpromised() >= beyond {
                 self.take(&mut state, lease.key(), core, lease.owner(), missing.min(promised));
                 self.issue_free(&mut state, core, lease.owner(), beyond);
                 return Ok(());
             }
-            state = match self.gather(state, beyond) {
+            state = match self.gather(state, lease.owner(), beyond) {
                 Gathered::Some(state) => state,
                 Gathered::Nothing(state) => {
                     return Err(GrowError::Full {
@@ -473,10 +498,30 @@ impl<M: PageMemory> Inner<M> {
                         needed_pages: beyond,
                         free_pages: state.unpromised(),
                         pending_pages: state.coming(),
+                        limit: state.limit_for(lease.owner(), beyond),
                     });
                 }
             };
         }
+    }
+
+    /// Refuses growth beyond the promise that would bring the owner past its hard quota.
+    fn check_growth_quota(
+        &self,
+        state: &State,
+        lease: &Lease<M>,
+        max_tokens: u64,
+        beyond: u64,
+    ) -> Result<(), GrowError> {
+        let (free_pages, limit) = (state.quota_room(lease.owner()), Limit::HardQuota);
+        if beyond == 0 || beyond <= free_pages {
+            return Ok(());
+        }
+        let (held, usable_pages) = (u64::from(lease.core().pages.count()), state.hard_quota(lease.owner()));
+        if held + beyond > usable_pages {
+            return Err(GrowError::NeverFits { needed_pages: held + beyond, usable_pages, limit });
+        }
+        Err(GrowError::Full { max_tokens, needed_pages: beyond, free_pages, pending_pages: 0, limit })
     }
 
     /// Pages that a reservation may reach without asking anybody.

@@ -28,6 +28,7 @@ impl<M: PageMemory> PagePool<M> {
         inner.audit_lists(&state)?;
         inner.audit_owners(&state)?;
         inner.audit_kept(&state)?;
+        inner.audit_quotas(&state)?;
         inner.audit_tickets(&state)?;
         let (promised, free) = (state.promised, state.free.len() as u64);
         let of_records: u64 = state.records.values().map(|record| record.promised).sum();

@@ -19,7 +19,7 @@ impl<M: PageMemory> PagePool<M> {
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn evict(&self, pages: u64) -> Released {
         let mut state = self.inner.state.lock();
-        let leaving = self.inner.evict(&mut state, pages);
+        let leaving = self.inner.evict(&mut state, pages, |_| true);
         self.inner.finish_leaving(state, leaving)
     }
 
@@ -33,13 +33,29 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 impl<M: PageMemory> Inner<M> {
-    /// Evicts up to `pages` cached pages that nothing holds.
-    pub(super) fn evict(&self, state: &mut State, pages: u64) -> Leaving {
-        let is_loose = |page: &u32| self.meta(*page).word().holds() == 0;
+    /// Evicts up to `pages` cached pages that nothing holds, of the owners for whom `whose` says yes: first those of owners
+    /// past their soft quota.
+    pub(super) fn evict(&self, state: &mut State, pages: u64, whose: impl Fn(OwnerId) -> bool) -> Leaving {
         let most = usize::try_from(pages).unwrap_or(usize::MAX);
-        let chosen: Vec<u32> = state.index.cached_pages().filter(is_loose).take(most).collect();
+        let may_go = |page: &u32, past_soft: bool| {
+            let meta = self.meta(*page);
+            let is_theirs = |owner| whose(owner) && state.is_past_soft(owner, 0) == past_soft;
+            meta.word().holds() == 0 && meta.owner().is_some_and(is_theirs)
+        };
+        let mut chosen: Vec<u32> = Vec::new();
+        if !state.quotas.is_empty() {
+            chosen.extend(state.index.cached_pages().filter(|page| may_go(page, true)).take(most));
+        }
+        let rest = most - chosen.len();
+        chosen.extend(state.index.cached_pages().filter(|page| may_go(page, false)).take(rest));
         state.totals.evicted += chosen.len() as u64;
         self.let_go_of_cached(state, &chosen)
+    }
+
+    /// Evicts for an owner who needs so many pages more: past its soft quota, nobody else's.
+    pub(super) fn evict_for(&self, state: &mut State, owner: OwnerId, needed: u64, pages: u64) -> Leaving {
+        let own_only = state.is_past_soft(owner, needed);
+        self.evict(state, pages, |whose| !own_only || whose == owner)
     }
 
     /// Lets go of all cached pages of the owners for whom `whose` says yes.
@@ -58,6 +74,6 @@ impl<M: PageMemory> Inner<M> {
     /// Evicts what a shrinking pool has too many of.
     pub(super) fn evict_surplus(&self, state: &mut State) -> Leaving {
         let surplus = (self.metas.len() - state.parked.len()).saturating_sub(state.target as usize);
-        self.evict(state, surplus as u64)
+        self.evict(state, surplus as u64, |_| true)
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod claims;
 mod clean;
 mod evict;
 mod prefix;
+pub(crate) mod quota;
 mod reclaim;
 mod release;
 mod resize;

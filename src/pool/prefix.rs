@@ -14,6 +14,7 @@ use crate::lease::Core;
 use crate::memory::PageMemory;
 use crate::prefix::{Chain, Namespace, PageNames, Parent, Prefix, PrefixTokens, Retention};
 use crate::reservation::Lease;
+use crate::stamp::PageState;
 
 /// Pages hashed, then looked at under one lock.
 const BATCH: u32 = 64;
@@ -74,7 +75,7 @@ impl<M: PageMemory> Inner<M> {
         let Some(mut parent) = walk.parent.or_else(|| state.index.root(&walk.namespace)) else { return false };
         for ordinal in names.ordinals() {
             let hit = state.index.find(parent, &names.get(ordinal));
-            let Some(page) = hit.filter(|page| self.may_hold(*page, walk.namespace.owner)) else { break };
+            let Some(page) = hit.filter(|page| self.may_hold(&state, *page, walk.namespace.owner)) else { break };
             let Some(id) = state.index.id(page) else { break };
             self.hold_page(&mut state, page);
             parent = Parent { id, is_root: false };
@@ -92,10 +93,11 @@ impl<M: PageMemory> Inner<M> {
         count == names.ordinals().len()
     }
 
-    /// Says, under the lock, whether a published page takes one holder more, and is the owner's: which it is by the namespace
-    /// already.
-    fn may_hold(&self, page: u32, owner: OwnerId) -> bool {
-        self.has_room(page) && self.meta(page).owner() == Some(owner)
+    /// Says, under the lock, whether a published page takes one holder more, which its owner's quota allows. It is the
+    /// owner's by the namespace already.
+    fn may_hold(&self, state: &State, page: u32, owner: OwnerId) -> bool {
+        let within_quota = state.quota_room(owner) > 0 || self.meta(page).word().state() == PageState::Live;
+        within_quota && self.has_room(page) && self.meta(page).owner() == Some(owner)
     }
 
     /// Publishes the full pages of a reservation up to ordinal `end`, and answers how many were not published before.

@@ -85,8 +85,10 @@ impl<M: PageMemory> Inner<M> {
 
     /// Gives a record's promised pages back to everyone.
     pub(crate) fn forget_promise(&self, state: &mut State, key: RecordKey) {
-        let promised = state.records.get_mut(key).map_or(0, |record| std::mem::take(&mut record.promised));
+        let Some(record) = state.records.get_mut(key) else { return };
+        let (owner, promised) = (record.owner, std::mem::take(&mut record.promised));
         state.promised -= promised;
+        state.count_out(owner, promised);
     }
 
     /// Lets go of the pages of a list from ordinal `from` on. The list itself is not shortened.
@@ -118,7 +120,7 @@ impl<M: PageMemory> Inner<M> {
     /// in a loop of its own with nothing else in it: it takes half the time of [`let_go_of_page`](Self::let_go_of_page).
     #[inline]
     fn free_at_once(&self, state: &mut State, run: &[AtomicU32]) -> usize {
-        if self.is_crowded(state) || M::HAS_BYTES && self.outsiders_write() {
+        if self.is_crowded(state) || !state.quotas.is_empty() || M::HAS_BYTES && self.outsiders_write() {
             return 0;
         }
         let (metas, last) = (&*self.metas, self.config.last_generation());
@@ -139,6 +141,7 @@ impl<M: PageMemory> Inner<M> {
             return;
         }
         leaving.released.pages += 1;
+        self.count_page_out(state, page);
         let (word, extent) = (meta.word(), meta.extent());
         let may_be_free = !parting.borrowed && self.is_clean(extent) && !self.is_crowded(state);
         if let Some(word) = word.freed(self.config.last_generation()).filter(|_| may_be_free) {

@@ -41,6 +41,21 @@ impl<M: PageMemory> Inner<M> {
         let meta = self.meta(page);
         meta.publish(meta.word().with_state(PageState::Live));
         state.live += 1;
+        if !state.quotas.is_empty()
+            && let Some(owner) = meta.owner()
+        {
+            state.count_in(owner, 1);
+        }
+    }
+
+    /// Notes against its owner's quota that a page is live no more. Called while it still has its owner.
+    #[inline]
+    pub(super) fn count_page_out(&self, state: &mut State, page: u32) {
+        if !state.quotas.is_empty()
+            && let Some(owner) = self.meta(page).owner()
+        {
+            state.count_out(owner, 1);
+        }
     }
 
     /// One holder of a kept page leaves. `true` when the page stays with its owner: others hold it, or it is cached now.
@@ -57,6 +72,7 @@ impl<M: PageMemory> Inner<M> {
         }
         let next_is_spent = word.bumped().is_spent(self.config.last_generation());
         if parting.caches && state.index.is_retained(page) && !next_is_spent && !self.is_crowded(state) {
+            self.count_page_out(state, page);
             meta.publish(held.cached());
             state.live -= 1;
             state.just_cached.push(page);

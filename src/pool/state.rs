@@ -18,6 +18,7 @@ use crate::id::{Generation, OwnerId};
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::Claim;
+use crate::pool::quota::Book;
 use crate::prefix::Index;
 use crate::sync::Ordering;
 use crate::ticket::Ticket;
@@ -137,6 +138,8 @@ pub(crate) struct State {
     /// Transfers of receivers, packed, and which of the open handoffs serves each.
     pub(crate) served: HashMap<u128, NonZeroU64>,
     pub(crate) claims: HashMap<u128, Claim>,
+    /// Owners with a quota.
+    pub(crate) quotas: HashMap<OwnerId, Book>,
     /// Published pages, and the order in which cached ones go.
     pub(crate) index: Index,
     pub(crate) totals: Totals,
@@ -176,6 +179,7 @@ impl State {
             next_transfer: NonZeroU64::MIN,
             served: HashMap::new(),
             claims: HashMap::new(),
+            quotas: HashMap::new(),
             index,
             totals: Totals::default(),
             announced: Vec::new(),
@@ -204,6 +208,7 @@ impl State {
     #[inline]
     pub(crate) fn open_record(&mut self, owner: OwnerId, status: Status, promised: u64) -> Arc<Core> {
         self.promised += promised;
+        self.count_in(owner, promised);
         if let Some(core) = self.idle.pop()
             && let Some(record) = self.records.get_mut(core.key)
         {
@@ -229,13 +234,15 @@ impl State {
         const KEPT_PAGES: usize = 4096;
         self.end_transfer(core.key);
         let Some(record) = self.records.get_mut(core.key) else { return };
-        self.promised -= std::mem::take(&mut record.promised);
+        let (owner, promised) = (record.owner, std::mem::take(&mut record.promised));
+        record.status = Status::Idle;
+        self.promised -= promised;
+        self.count_out(owner, promised);
         let counted_in = core.header.borrows() > 0 || core.off_limits.load(Ordering::Acquire) > 0;
         if core.header.is_revoked() || counted_in || core.pages.has_room_past(KEPT_PAGES) {
             self.records.remove(core.key);
             return;
         }
-        record.status = Status::Idle;
         core.pages.truncate(0);
         self.idle.push(core);
     }

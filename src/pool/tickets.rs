@@ -374,18 +374,19 @@ impl<M: PageMemory> Inner<M> {
         let mut state = self.state.lock();
         let mut moves = self.pages_being_read(&mut state, core, rewritten.clone());
         if state.unpromised() < moves.len() as u64 {
-            state = self.gather(state, moves.len() as u64).into_state();
+            let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
+            state = self.gather(state, owner, moves.len() as u64).into_state();
             // The lock may have been free: readers may have ended, and the owner may have been reclaimed.
             moves = self.pages_being_read(&mut state, core, rewritten);
         }
         if core.header.is_revoked() {
             return Err(WriteError::Revoked);
         }
-        if state.unpromised() < moves.len() as u64 {
-            self.unpublish_own(&mut state, &mut moves);
+        if self.fresh_room(&state, core) < moves.len() as u64 {
+            self.unpublish_own(&mut state, core, &mut moves);
         }
         let Some(&(_, _, page)) = moves.first() else { return Ok(()) };
-        let (needed_pages, free_pages) = (moves.len() as u64, state.unpromised());
+        let (needed_pages, free_pages) = (moves.len() as u64, self.fresh_room(&state, core));
         if free_pages < needed_pages {
             return Err(WriteError::NoFreshPage { page, needed_pages, free_pages });
         }
@@ -412,6 +413,12 @@ impl<M: PageMemory> Inner<M> {
         word.holds() > 0 || word.is_kept() || state.announced.contains(&page)
     }
 
+    /// Fresh pages that a reservation may move to: free ones, within its owner's quota.
+    fn fresh_room(&self, state: &State, core: &Core) -> u64 {
+        let owner = state.records.get(core.key).map(|record| record.owner);
+        state.unpromised().min(owner.map_or(0, |owner| state.quota_room(owner)))
+    }
+
     /// Hides tokens of a page that has one holder, who rolled back behind them while it had others.
     fn lower_extent(&self, page: u32, from: u32) {
         let meta = self.meta(page);
@@ -422,13 +429,13 @@ impl<M: PageMemory> Inner<M> {
 
     /// Takes published pages that nobody else holds out of the index, so that they can be rewritten where they are; if then
     /// there is room for the rest.
-    fn unpublish_own(&self, state: &mut State, moves: &mut Vec<(u32, u32, u32)>) {
+    fn unpublish_own(&self, state: &mut State, core: &Core, moves: &mut Vec<(u32, u32, u32)>) {
         let is_ours = |page: u32| {
             let (meta, word) = (self.meta(page), self.meta(page).word());
             word.is_kept() && meta.sharers() == 0 && word.holds() == 0 && !state.announced.contains(&page)
         };
         let (ours, others): (Vec<_>, Vec<_>) = moves.iter().partition(|(_, _, page)| is_ours(*page));
-        if state.unpromised() < others.len() as u64 {
+        if self.fresh_room(state, core) < others.len() as u64 {
             return;
         }
         for (_, from, page) in ours {
@@ -451,6 +458,7 @@ impl<M: PageMemory> Inner<M> {
         let pages = state.free.top(moves.len()).to_vec();
         state.free.drop_top(moves.len());
         state.live += pages.len() as u64;
+        state.count_in(owner, pages.len() as u64);
         state.totals.pages_issued += pages.len() as u64;
         for (&(_, from, _), &fresh) in moves.iter().zip(&pages) {
             let meta = self.meta(fresh);

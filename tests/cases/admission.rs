@@ -208,7 +208,7 @@ fn a_growth_that_is_refused_leaves_pool_unchanged_at_every_size() {
                 GrowError::Full { needed_pages, free_pages, .. } => {
                     assert_eq!((needed_pages, free_pages), (more, free))
                 }
-                GrowError::NeverFits { needed_pages, usable_pages: 8 } => assert_eq!(needed_pages, 8 - free + more),
+                GrowError::NeverFits { needed_pages, usable_pages: 8, .. } => assert_eq!(needed_pages, 8 - free + more),
                 other => panic!("{other:?}"),
             }
             assert_eq!(pool.stats(), stats);

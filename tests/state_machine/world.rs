@@ -261,7 +261,7 @@ impl<M: Under> World<M> {
     }
 
     fn check_refusal(&self, error: &AdmitError, max: u64) {
-        if let AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages } = error {
+        if let AdmitError::Full { request, needed_pages, free_pages, pending_pages, promised_pages, .. } = error {
             let model = &self.model;
             assert_eq!(request.max_tokens(), max);
             assert_eq!(
