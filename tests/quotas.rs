@@ -197,7 +197,11 @@ proptest! {
                 Op::Reserve { who, max, now } => {
                     open.extend(pool.reserve(&plan, Request::new(owner(who), max), now).ok().map(|mut kv| { fill(&mut kv); kv }));
                 }
-                Op::Grow { which, to } => if let Some(kv) = open.get_mut(which) { if kv.grow(to).is_ok() { fill(kv) } },
+                Op::Grow { which, to } => if let Some(kv) = open.get_mut(which)
+                    && kv.grow(to).is_ok()
+                {
+                    fill(kv);
+                },
                 Op::Fork { which } => if let Some(kv) = open.get(which) {
                     let copy = kv.fork(&plan, Request::new(kv.owner(), kv.written_tokens().max(40)));
                     open.extend(copy.ok());
