@@ -14,6 +14,8 @@ use crate::reservation::{Lease, Reservation};
 
 /// What the pool must be able to carry: the largest request that is advertised, times headroom.
 ///
+/// A [`SlotPool`](crate::SlotPool) counts in slots: there one token is one slot, and a request is a group of them.
+///
 /// # Examples
 ///
 /// ```
@@ -72,6 +74,21 @@ impl CapacityPlan {
         let millionths = (self.headroom * MILLION as f64).round() as u128;
         u64::try_from((pages * millionths).div_ceil(MILLION)).unwrap_or(u64::MAX)
     }
+
+    /// The proof that a pool of `usable_pages` carries the plan; the pages that it needs where the pool does not.
+    pub(crate) fn prove(
+        self,
+        pool: PoolId,
+        epoch: u64,
+        page_tokens: u32,
+        usable_pages: u64,
+    ) -> Result<CapacityProof, u64> {
+        let required_pages = self.required_pages(page_tokens);
+        if required_pages > usable_pages {
+            return Err(required_pages);
+        }
+        Ok(CapacityProof { pool, plan: self, required_pages, epoch, usable_pages })
+    }
 }
 
 /// Evidence, taken from the live pool, that it carries the plan.
@@ -126,6 +143,30 @@ impl CapacityProof {
     pub const fn usable_pages(&self) -> u64 {
         self.usable_pages
     }
+
+    /// The gate: what no amount of waiting changes for a request of `asked_tokens`. What is usable now is asked only in
+    /// another epoch than the proof's.
+    #[inline]
+    pub(crate) fn check(&self, asked_tokens: u64, epoch: u64, usable_now: impl FnOnce() -> u64) -> Result<(), Barred> {
+        let usable_pages = if self.epoch == epoch { self.usable_pages } else { usable_now() };
+        if asked_tokens == 0 {
+            Err(Barred::AskedForNothing)
+        } else if asked_tokens > self.plan.max_request_tokens {
+            Err(Barred::NeverFits { usable_pages })
+        } else if self.required_pages > usable_pages {
+            Err(Barred::ProofVoid { usable_pages })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Why the gate lets a request not through, however empty the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Barred {
+    AskedForNothing,
+    NeverFits { usable_pages: u64 },
+    ProofVoid { usable_pages: u64 },
 }
 
 /// A wish for pages: whose, and how many tokens at the very most. Not `Clone`: it is admitted or rejected once.
@@ -244,7 +285,7 @@ impl Rejected {
         self.owner
     }
 
-    /// Tokens that were asked for.
+    /// Tokens that were asked for; slots, where it is a slot pool's.
     #[must_use]
     #[inline]
     pub const fn max_tokens(&self) -> u64 {
@@ -260,7 +301,11 @@ impl Rejected {
 
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "request of owner {} for {} tokens rejected: {}", self.owner, self.max_tokens, self.reason)
+        let unit = match self.reason {
+            RejectReason::GroupNeverFits { .. } | RejectReason::ZeroSlots => "slots",
+            _ => "tokens",
+        };
+        write!(f, "request of owner {} for {} {unit} rejected: {}", self.owner, self.max_tokens, self.reason)
     }
 }
 

@@ -1,10 +1,8 @@
 //! The handle of a page: which pool, which page, which life of it.
 //!
-//! *Owns* the layout of [`PageHandle`] and its 128-bit form. *Does not know* whether a handle is still valid: that is
-//! what the stamp says. O(1) throughout.
+//! *Owns* the layout of all handles ([`RawHandle`]), their 128-bit form, and [`PageHandle`]. *Does not know* whether a
+//! handle is still valid: that is what the stamp says. O(1) throughout.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
 use crate::id::{Generation, NONCE_BITS, PoolId, PoolIdentity};
@@ -12,6 +10,102 @@ use crate::id::{Generation, NONCE_BITS, PoolId, PoolIdentity};
 const GENERATION_BITS: u32 = 40;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 const _: () = assert!(GENERATION_BITS + NONCE_BITS == 64);
+
+/// A handle before it is typed: the one layout of the handles of pages and of slots.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RawHandle {
+    pool: PoolId,
+    index: u32,
+    /// nonce in the high 24 bits, generation in the low 40
+    life: u64,
+}
+
+impl RawHandle {
+    #[inline]
+    pub(crate) const fn new(identity: PoolIdentity, index: u32, generation: Generation) -> Self {
+        let life = (identity.nonce as u64) << GENERATION_BITS | generation.get();
+        Self { pool: identity.pool, index, life }
+    }
+
+    #[inline]
+    pub(crate) const fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    #[inline]
+    pub(crate) const fn index(&self) -> u32 {
+        self.index
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> Generation {
+        Generation::new(self.life & GENERATION_MASK).unwrap_or(Generation::MAX)
+    }
+
+    #[inline]
+    pub(crate) const fn nonce(&self) -> u32 {
+        (self.life >> GENERATION_BITS) as u32
+    }
+
+    /// Says whether the pool of that identity issued the handle, or who forged it knew its random part.
+    #[inline]
+    pub(crate) const fn is_of(&self, identity: PoolIdentity) -> bool {
+        self.pool.get() == identity.pool.get() && self.nonce() == identity.nonce
+    }
+
+    /// From the low bit: index 32, pool 32, generation 40, nonce 24.
+    #[inline]
+    pub(crate) const fn to_bits(self) -> u128 {
+        (self.life as u128) << 64 | (self.pool.get() as u128) << 32 | self.index as u128
+    }
+
+    pub(crate) const fn from_bits(bits: u128) -> Option<Self> {
+        match PoolId::new((bits >> 32) as u32) {
+            Some(pool) => Some(Self { pool, index: bits as u32, life: (bits >> 64) as u64 }),
+            None => None,
+        }
+    }
+}
+
+/// What every typed handle is: a copy of its raw form, compared in full, and printed as a letter, the index, the life.
+macro_rules! handle_traits {
+    ($handle:ident, $letter:literal) => {
+        impl<T> Clone for $handle<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $handle<T> {}
+
+        impl<T> PartialEq for $handle<T> {
+            fn eq(&self, other: &Self) -> bool {
+                self.raw == other.raw
+            }
+        }
+
+        impl<T> Eq for $handle<T> {}
+
+        impl<T> std::hash::Hash for $handle<T> {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.raw.hash(state);
+            }
+        }
+
+        impl<T> std::fmt::Debug for $handle<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!($letter, "{}@{}"), self.index(), self.generation())
+            }
+        }
+
+        impl<T> std::fmt::Display for $handle<T> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(self, f)
+            }
+        }
+    };
+}
+pub(crate) use handle_traits;
 
 /// Names one page in one of its lives. `Copy`, 16 bytes, typed by the memory `M` that the page lies in.
 ///
@@ -42,44 +136,40 @@ const _: () = assert!(GENERATION_BITS + NONCE_BITS == 64);
 /// }
 /// ```
 pub struct PageHandle<M> {
-    pool: PoolId,
-    index: u32,
-    /// nonce in the high 24 bits, generation in the low 40
-    life: u64,
+    raw: RawHandle,
     memory: PhantomData<fn() -> M>,
 }
 
 impl<M> PageHandle<M> {
     #[inline]
     pub(crate) fn new(identity: PoolIdentity, index: u32, generation: Generation) -> Self {
-        let life = u64::from(identity.nonce) << GENERATION_BITS | generation.get();
-        Self { pool: identity.pool, index, life, memory: PhantomData }
+        Self { raw: RawHandle::new(identity, index, generation), memory: PhantomData }
     }
 
     /// Says which pool issued the handle.
     #[must_use]
     #[inline]
     pub const fn pool(&self) -> PoolId {
-        self.pool
+        self.raw.pool()
     }
 
     /// Gives the page number: what a `block_table` names. Alone it proves nothing.
     #[must_use]
     #[inline]
     pub const fn index(&self) -> u32 {
-        self.index
+        self.raw.index()
     }
 
     /// Gives the life of the page that the handle was issued for.
     #[must_use]
     #[inline]
     pub fn generation(&self) -> Generation {
-        Generation::new(self.life & GENERATION_MASK).unwrap_or(Generation::MAX)
+        self.raw.generation()
     }
 
     #[inline]
     pub(crate) const fn nonce(&self) -> u32 {
-        (self.life >> GENERATION_BITS) as u32
+        self.raw.nonce()
     }
 
     /// Packs the handle for C, C++, Python or the wire; never zero.
@@ -87,7 +177,7 @@ impl<M> PageHandle<M> {
     /// From the low bit: page index 32, pool 32, generation 40, nonce 24.
     #[must_use]
     pub fn to_bits(&self) -> u128 {
-        u128::from(self.life) << 64 | u128::from(self.pool.get()) << 32 | u128::from(self.index)
+        self.raw.to_bits()
     }
 
     /// Unpacks what [`to_bits`](Self::to_bits) packed. `None` when the pool part is zero.
@@ -95,44 +185,11 @@ impl<M> PageHandle<M> {
     /// Any other pattern makes *some* handle; a forged one fails when it is used, like a stale one.
     #[must_use]
     pub fn from_bits(bits: u128) -> Option<Self> {
-        let pool = PoolId::new((bits >> 32) as u32)?;
-        Some(Self { pool, index: bits as u32, life: (bits >> 64) as u64, memory: PhantomData })
+        RawHandle::from_bits(bits).map(|raw| Self { raw, memory: PhantomData })
     }
 }
 
-impl<M> Clone for PageHandle<M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for PageHandle<M> {}
-
-impl<M> PartialEq for PageHandle<M> {
-    fn eq(&self, other: &Self) -> bool {
-        self.to_bits() == other.to_bits()
-    }
-}
-
-impl<M> Eq for PageHandle<M> {}
-
-impl<M> Hash for PageHandle<M> {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.to_bits().hash(state);
-    }
-}
-
-impl<M> fmt::Debug for PageHandle<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}@{}", self.index, self.generation())
-    }
-}
-
-impl<M> fmt::Display for PageHandle<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
+handle_traits!(PageHandle, "p");
 
 #[cfg(test)]
 mod tests {

@@ -110,6 +110,7 @@
 
 mod access;
 mod admission;
+mod claims;
 mod config;
 pub mod error;
 mod filling;
@@ -129,10 +130,12 @@ mod prefix;
 mod quota;
 mod reservation;
 mod reshape;
+mod slots;
 mod stamp;
 mod sync;
 mod ticket;
 mod transfer;
+mod walk;
 
 pub mod _design;
 
@@ -141,7 +144,8 @@ pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, Placement, PoolConfig};
 pub use error::{
     AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, ForkError, GrowError, PublishError,
-    ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, SuspendError, TicketError,
+    ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, SlotClaimError, SlotError, SuspendError,
+    TicketError,
     TransferError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
@@ -162,6 +166,10 @@ pub use pool::{
 pub use prefix::{Prefix, PrefixEvent, PrefixExtra, PrefixKey, PrefixTokens, Retention};
 pub use quota::{Limit, OwnerQuota, QuotaInfo};
 pub use reservation::Reservation;
+pub use slots::{
+    ReclaimedSlots, ReleasedSlots, Reset, SecondaryMap, SlotConfig, SlotGroup, SlotHandle, SlotMut, SlotPool, SlotRef,
+    SlotStats, ValueRefused, Visited, Whose, ZeroBytes,
+};
 pub use stamp::PageState;
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};
 pub use transfer::{Side, TransferInfo};

@@ -672,7 +672,7 @@ impl<M: PageMemory> Reservation<M> {
     #[inline]
     fn end_claim(&mut self) {
         if let Some(token) = self.claim.take() {
-            self.pool().inner.state.lock().end_claim(*token);
+            self.pool().inner.state.lock().claims.end(*token);
         }
     }
 }

@@ -68,6 +68,9 @@ const WRITING: u64 = 1 << 16;
 const DETACHED: u64 = 1 << 17;
 const KEPT: u64 = 1 << 18;
 const PENDING: u64 = 1 << 19;
+// A slot has other uses for two of the flags: no engine keeps it in arrays of its own, and no device cleans it.
+const POISONED: u64 = DETACHED;
+const BLANK: u64 = PENDING;
 const STATE_SHIFT: u32 = 20;
 const STATE_MASK: u64 = 0xf << STATE_SHIFT;
 const GENERATION_SHIFT: u32 = 24;
@@ -228,6 +231,39 @@ impl StampWord {
     #[inline]
     pub(crate) const fn with_pending(self, on: bool) -> Self {
         self.with_flag(PENDING, on)
+    }
+
+    /// Nobody has initialised the slot in this life.
+    #[inline]
+    pub(crate) const fn is_blank(self) -> bool {
+        self.0 & BLANK != 0
+    }
+
+    #[inline]
+    pub(crate) const fn with_blank(self, on: bool) -> Self {
+        self.with_flag(BLANK, on)
+    }
+
+    /// A panic ended an exclusive access to the slot: its value may be half changed.
+    #[inline]
+    pub(crate) const fn is_poisoned(self) -> bool {
+        self.0 & POISONED != 0
+    }
+
+    #[inline]
+    pub(crate) const fn with_poisoned(self, on: bool) -> Self {
+        self.with_flag(POISONED, on)
+    }
+
+    /// The word as the atomic holds it.
+    #[inline]
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
     }
 
     #[inline]

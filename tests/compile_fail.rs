@@ -119,6 +119,8 @@ fn every_example_that_must_not_compile_fails_for_its_reason() {
         ("E0382", "kv.release();\n    kv.release();"),
         ("E0277", "Reservation::clone(kv)"),
         ("E0308", "handle: PageHandle<NullMemory>"),
+        ("E0308", "monster: SlotHandle<u64>"),
+        ("E0382", "lobby.release();\n    lobby.release();"),
         ("E0505", "kv.release();"),
         ("E0502", "kv.write("),
         ("E0382", "admitted.reserve(1);\n    let _ = admitted.reserve(1);"),

@@ -36,6 +36,21 @@ pub enum CapacityError {
         /// Tokens that these pages hold.
         pool_tokens: u64,
     },
+    /// The slot pool cannot hold the largest group with the demanded headroom.
+    #[error(
+        "{usable_slots} slots are usable, but groups of {largest_group_slots} with headroom {headroom} need \
+         {required_slots}; enlarge the pool or advertise smaller groups"
+    )]
+    TooFewSlots {
+        /// Largest group of the plan.
+        largest_group_slots: u64,
+        /// Headroom of the plan.
+        headroom: f64,
+        /// Slots that the plan needs.
+        required_slots: u64,
+        /// Slots that claims can use now.
+        usable_slots: u64,
+    },
 }
 
 /// Why a request was not admitted. Except for `Rejected` the request comes back.
@@ -148,6 +163,22 @@ pub enum RejectReason {
     /// A request for nothing.
     #[error("a request for 0 tokens")]
     ZeroTokens,
+    /// More slots at once than the largest group of the plan; they would never fit, however empty the pool.
+    #[error(
+        "{asked_slots} slots at once never fit: groups of at most {largest_group_slots} are served, {usable_slots} slots \
+         are usable"
+    )]
+    GroupNeverFits {
+        /// Slots asked for.
+        asked_slots: u64,
+        /// Largest group of the plan.
+        largest_group_slots: u64,
+        /// Slots that claims can use.
+        usable_slots: u64,
+    },
+    /// A claim for no slot.
+    #[error("a claim for 0 slots")]
+    ZeroSlots,
     /// Whoever called `reject` gave this error.
     #[error(transparent)]
     Caller(Box<dyn std::error::Error + Send + Sync>),

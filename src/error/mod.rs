@@ -51,12 +51,21 @@
 //! | [`OutboundError::Read`], [`OutboundError::Land`] | by what is inside | 503 | this side's pages, or the receiver's in this process |
 //! | [`WireError`] | no, the same bytes never decode; new handoff | 502 | who sent it? Bytes that are no message, or of another version: look at the peer, and at the field and offset named |
 //! | [`SegmentError`] | no | 500 | the places of pages are not those of the model or the sequence: pair again, and look at who keeps the lists |
+//! | [`SlotError::Stale`], [`SlotError::Revoked`] | never | none | a message came late, for a match that is over: drop it |
+//! | [`SlotError::ForeignOwner`], [`SlotError::ForeignPool`] | never | 500, and alarm | a match tried to reach another's slot |
+//! | [`SlotError::Uninitialised`] | after `init` | 500 | a match began before it was ready: the shape of the incident on the crate's front page |
+//! | [`SlotError::Busy`] | yes, next tick | none | two systems want one slot in the same tick |
+//! | [`SlotError::Poisoned`] | no; release it | 500 | a closure panicked: look at its message |
+//! | [`SlotError`] (others) | no | 500 | a bug in the game's bookkeeping; the numbers say which |
+//! | [`SlotClaimError::Full`] | yes, after slots came back | 503 or wait in the queue | look at `stats`: quarantined slots name a slow reader |
+//! | [`SlotClaimError`] (others) | as [`AdmitError`] of the same name | as there | slots retire when their reset panics: see `reset_panics` |
 //! | [`OpenError`], [`SealError`] | no, unless `Pending` or `Busy` | 500 | the pool's pages do not hold the model that was named |
 
 mod admit;
 mod extent;
 mod pool;
 mod prefix;
+mod slot;
 
 use thiserror::Error;
 
@@ -73,6 +82,7 @@ pub use admit::{AdmitError, CapacityError, GrowError, RejectReason, ReserveError
 pub use extent::{ExtentError, ReadError, WriteError};
 pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError, TransferError};
 pub use prefix::{ForkError, PublishError};
+pub use slot::{SlotClaimError, SlotError};
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
 ///
@@ -263,6 +273,12 @@ pub enum Error {
     /// Of an offer, or of sending.
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    /// Of an access to a slot, or its release.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// Of slots that were not claimed.
+    #[error(transparent)]
+    SlotClaim(#[from] SlotClaimError),
 }
 
 impl<M: PageMemory> From<AcceptError<M>> for Error {

@@ -19,6 +19,9 @@ pub enum ConfigError {
         /// Pages that the pool keeps for itself.
         own_pages: u32,
     },
+    /// A slot pool of no slot.
+    #[error("a pool of 0 slots holds nothing; ask for at least 1")]
+    NoSlots,
     /// The memory has fewer pages than the pool should begin with.
     #[error("the pool asks for {pages} pages, the memory has {max_pages}")]
     MoreThanMemory {
@@ -28,7 +31,7 @@ pub enum ConfigError {
         max_pages: u32,
     },
     /// Pages would retire before their first use.
-    #[error("last generation {last_generation} leaves pages no life; allow at least 2")]
+    #[error("last generation {last_generation} leaves no page or slot a life; allow at least 2")]
     NoGenerations {
         /// The last generation asked for.
         last_generation: Generation,

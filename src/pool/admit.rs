@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 
 use super::state::Pending;
 use super::{Inner, PagePool, RecordKey, State, Status};
-use crate::admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
+use crate::admission::{Admitted, Barred, CapacityPlan, CapacityProof, Rejected, Request};
 use crate::error::{AdmitError, CapacityError, GrowError, Refused, RejectReason, ReserveError};
 use crate::id::OwnerId;
 use crate::lease::Core;
@@ -35,19 +35,17 @@ impl<M: PageMemory> PagePool<M> {
             return Err(CapacityError::ZeroTokens);
         }
         let inner = &*self.inner;
-        let required_pages = plan.required_pages(inner.page_tokens());
         let state = inner.state.lock();
         let usable_pages = inner.usable(&state);
-        if required_pages > usable_pages {
-            return Err(CapacityError::PoolTooSmall {
+        plan.prove(self.id(), state.epoch, inner.page_tokens(), usable_pages).map_err(|required_pages| {
+            CapacityError::PoolTooSmall {
                 max_request_tokens: plan.max_request_tokens(),
                 headroom: plan.headroom(),
                 required_pages,
                 usable_pages,
                 pool_tokens: usable_pages * u64::from(inner.page_tokens()),
-            });
-        }
-        Ok(CapacityProof { pool: self.id(), plan, required_pages, epoch: state.epoch, usable_pages })
+            }
+        })
     }
 
     /// Admits a request: promises it all its pages, growth included, and takes none yet.
@@ -187,7 +185,7 @@ impl<M: PageMemory> Inner<M> {
         let now = self.memory.geometry().pages_for_tokens(tokens);
         let (mut state, needed) = self.room_for(proof, request, now, 0)?;
         // Another try may have come first while the lock was free.
-        if request.claim().is_some_and(|token| state.claims.contains_key(&token.id)) {
+        if request.claim().is_some_and(|token| state.claims.contains(token)) {
             return Err(Refusal::Claim(super::ClaimError::InUse));
         }
         let behind_fences = needed.saturating_sub(state.unpromised());
@@ -198,7 +196,7 @@ impl<M: PageMemory> Inner<M> {
             self.issue_fenced(&mut state, &core, request.owner, behind_fences);
         }
         if let Some(token) = request.claim() {
-            state.note_claim(token, request, tokens, Arc::clone(&core));
+            state.claims.note(token, request.owner, (request.max_tokens, tokens), Arc::clone(&core));
         }
         Ok(core)
     }
@@ -310,22 +308,23 @@ impl<M: PageMemory> Inner<M> {
         if state.suspended {
             return Err(Refusal::Suspended);
         }
-        let usable_pages = if proof.epoch == state.epoch { proof.usable_pages } else { self.usable(state) };
-        let max_request_tokens = proof.plan.max_request_tokens();
-        let reason = if request.max_tokens == 0 {
-            RejectReason::ZeroTokens
-        } else if request.max_tokens > max_request_tokens {
-            let (asked_tokens, limit) = (request.max_tokens, Limit::Pool);
-            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
-        } else if needed_pages > state.hard_quota(request.owner) {
-            let (asked_tokens, limit) = (request.max_tokens, Limit::HardQuota);
-            let usable_pages = state.hard_quota(request.owner);
-            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
-        } else if proof.required_pages > usable_pages {
-            let (proof_epoch, epoch, required_pages) = (proof.epoch, state.epoch, proof.required_pages);
-            return Err(Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages });
-        } else {
-            return Ok(());
+        let reason = match proof.check(request.max_tokens, state.epoch, || self.usable(state)) {
+            Ok(()) if needed_pages <= state.hard_quota(request.owner) => return Ok(()),
+            Ok(()) => {
+                let (asked_tokens, max_request_tokens) = (request.max_tokens, proof.plan.max_request_tokens());
+                let (usable_pages, limit) = (state.hard_quota(request.owner), Limit::HardQuota);
+                RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
+            }
+            Err(Barred::AskedForNothing) => RejectReason::ZeroTokens,
+            Err(Barred::NeverFits { usable_pages }) => {
+                let (asked_tokens, max_request_tokens) = (request.max_tokens, proof.plan.max_request_tokens());
+                let limit = Limit::Pool;
+                RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
+            }
+            Err(Barred::ProofVoid { usable_pages }) => {
+                let (proof_epoch, epoch, required_pages) = (proof.epoch, state.epoch, proof.required_pages);
+                return Err(Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages });
+            }
         };
         state.totals.rejected += 1;
         Err(Refusal::Rejected(reason))

@@ -10,6 +10,7 @@ use super::{Inner, PagePool, State, Status};
 use crate::error::AuditError;
 use crate::memory::{Fence, FenceState, PageMemory, Scratch};
 use crate::stamp::PageState;
+use crate::walk::{Census, Listing};
 
 impl<M: PageMemory> PagePool<M> {
     /// Walks all stamps and lists and compares them with the counters.
@@ -77,11 +78,8 @@ impl<M: PageMemory> Inner<M> {
         if let Some(first_page) = state.free.find_wrong_span() {
             return Err(AuditError::FreeRuns { first_page });
         }
-        let mut found = [0u64; PageState::ALL.len()];
-        for meta in &self.metas {
-            found[meta.word().state() as usize] += 1;
-        }
-        for (kind, found) in PageState::ALL.into_iter().zip(found) {
+        let census = Census::of(self.metas.iter().map(|meta| meta.word().state()));
+        for kind in PageState::ALL {
             let counted = match kind {
                 PageState::Free => state.free.len() as u64,
                 PageState::Live => state.live,
@@ -92,21 +90,15 @@ impl<M: PageMemory> Inner<M> {
                 PageState::Retired => state.retired,
                 PageState::Reserved => u64::from(self.config.own_page_count()),
             };
-            if counted != found {
-                return Err(AuditError::Count { state: kind, counted, found });
-            }
+            census.check(kind, counted)?;
         }
         Ok(())
     }
 
     /// Every page stands in at most one list, and its stamp says the same.
     fn audit_lists(&self, state: &State) -> Result<(), AuditError> {
-        let mut seen = vec![false; self.metas.len()];
-        let mut stands = |page: u32, list: PageState| {
-            let found = self.meta(page).word().state();
-            let twice = std::mem::replace(&mut seen[page as usize], true);
-            if twice || found != list { Err(AuditError::Listed { page, state: found, list }) } else { Ok(()) }
-        };
+        let mut listing = Listing::new(self.metas.len());
+        let mut stands = |page: u32, list: PageState| listing.stands(page, self.meta(page).word().state(), list);
         state.free.iter().try_for_each(|page| stands(page, PageState::Free))?;
         state.dirty.iter().try_for_each(|page| stands(*page, PageState::Cleaning))?;
         let mut fenced = state.fenced.iter().flat_map(|f| &f.pages);

@@ -1,23 +1,20 @@
 //! Claims: a reserve that is repeated after a lost answer gives the same pages.
 //!
-//! *Owns* the table of claim tokens. A claim is *out* while its reservation exists somewhere, *kept* when that was dropped
-//! before it was confirmed (the answer was lost), and *ended* afterwards. Only kept claims expire, by the caller's clock.
+//! *Owns* what the [table](crate::claims) of claims means for pages: a claim is *out* while its reservation exists somewhere,
+//! *kept* when that was dropped before it was confirmed.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{PagePool, State};
+use super::PagePool;
 use crate::admission::{CapacityProof, Request};
+use crate::claims::{Claims, Mismatch, Standing};
 use crate::error::AdmitError;
-use crate::id::OwnerId;
 use crate::lease::Core;
 use crate::memory::PageMemory;
 use crate::pool::Inner;
 use crate::reservation::{Extents, Lease, Reservation};
-
-/// Ended claims that are remembered, so that a late try is told so instead of getting new pages.
-const REMEMBERED: usize = 4096;
 
 /// Names a request across tries: the caller's own number and the time after which nobody will ask again.
 ///
@@ -70,6 +67,12 @@ pub enum ClaimError {
     /// Another owner claimed it.
     #[error("the claim belongs to another owner")]
     ForeignOwner,
+    /// The first try asked for another number of slots.
+    #[error("the claim was for {slots} slots")]
+    OtherGroup {
+        /// Slots, in the first try.
+        slots: u64,
+    },
     /// The first try asked for something else.
     #[error("the claim was for {max_tokens} tokens, {tokens} at once")]
     Different {
@@ -80,55 +83,8 @@ pub enum ClaimError {
     },
 }
 
-/// Where a claim stands.
-#[derive(Debug)]
-pub(crate) enum Standing {
-    Out { core: Arc<Core> },
-    Kept { core: Arc<Core>, extents: Extents },
-    Ended,
-}
-
-/// A claim, as the pool keeps it.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    owner: OwnerId,
-    max_tokens: u64,
-    tokens: u64,
-    expires_at_ns: u64,
-    pub(crate) standing: Standing,
-}
-
-impl State {
-    pub(crate) fn note_claim(&mut self, token: ClaimToken, request: &Request, tokens: u64, core: Arc<Core>) {
-        let ClaimToken { id, expires_at_ns } = token;
-        let (owner, max_tokens) = (request.owner, request.max_tokens);
-        let standing = Standing::Out { core };
-        self.claims.insert(id, Claim { owner, max_tokens, tokens, expires_at_ns, standing });
-    }
-
-    /// Ends a claim and remembers it.
-    pub(crate) fn end_claim(&mut self, token: ClaimToken) {
-        if let Some(claim) = self.claims.get_mut(&token.id) {
-            claim.standing = Standing::Ended;
-        }
-        self.forget_old_claims();
-    }
-
-    /// Forgets the ended claims that expire first once there are too many.
-    fn forget_old_claims(&mut self) {
-        if self.claims.len() < 2 * REMEMBERED {
-            return;
-        }
-        let is_ended = |claim: &Claim| matches!(claim.standing, Standing::Ended);
-        let mut ended: Vec<(u64, u128)> =
-            self.claims.iter().filter(|(_, c)| is_ended(c)).map(|(id, c)| (c.expires_at_ns, *id)).collect();
-        ended.sort_unstable();
-        let surplus = ended.len().saturating_sub(REMEMBERED);
-        for (_, id) in ended.into_iter().take(surplus) {
-            self.claims.remove(&id);
-        }
-    }
-}
+/// What was asked under each token: tokens at the most, and at once; and what was given.
+pub(crate) type PageClaims = Claims<(u64, u64), Arc<Core>, (Arc<Core>, Extents)>;
 
 impl<M: PageMemory> PagePool<M> {
     /// Gives the pages of an earlier try again, or new ones when there was none.
@@ -163,29 +119,28 @@ impl<M: PageMemory> PagePool<M> {
         tokens: u64,
     ) -> Result<Option<Reservation<M>>, ClaimError> {
         let mut state = self.inner.state.lock();
-        let Some(claim) = state.claims.get_mut(&token.id) else { return Ok(None) };
-        if claim.owner != request.owner {
-            return Err(ClaimError::ForeignOwner);
-        }
-        if (claim.max_tokens, claim.tokens) != (request.max_tokens, tokens) {
-            return Err(ClaimError::Different { max_tokens: claim.max_tokens, tokens: claim.tokens });
-        }
+        let claim = match state.claims.find(token, request.owner, (request.max_tokens, tokens)) {
+            Ok(Some(claim)) => claim,
+            Ok(None) => return Ok(None),
+            Err(Mismatch::Owner) => return Err(ClaimError::ForeignOwner),
+            Err(Mismatch::Asked((max_tokens, tokens))) => return Err(ClaimError::Different { max_tokens, tokens }),
+        };
         match std::mem::replace(&mut claim.standing, Standing::Ended) {
             // A reclaim took the pages, and the reservation may have been forgotten: nothing is in use.
-            Standing::Out { core } if core.header.is_revoked() => Err(ClaimError::Ended),
-            Standing::Out { core } => {
-                claim.standing = Standing::Out { core };
+            Standing::Out(core) if core.header.is_revoked() => Err(ClaimError::Ended),
+            Standing::Out(core) => {
+                claim.standing = Standing::Out(core);
                 Err(ClaimError::InUse)
             }
             Standing::Ended => Err(ClaimError::Ended),
-            Standing::Kept { core, extents } => {
+            Standing::Kept((core, extents)) => {
                 claim.expires_at_ns = token.expires_at_ns;
                 if core.header.is_revoked() {
                     drop(state);
                     self.inner.end_lease(core);
                     return Err(ClaimError::Ended);
                 }
-                claim.standing = Standing::Out { core: Arc::clone(&core) };
+                claim.standing = Standing::Out(Arc::clone(&core));
                 drop(state);
                 let lease = Lease::new(self.clone(), request.owner, core);
                 Ok(Some(Reservation::resume(lease, extents).with_claim(Some(token))))
@@ -197,20 +152,10 @@ impl<M: PageMemory> PagePool<M> {
     /// released. A claim whose reservation exists is never touched.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn expire_claims(&self, now_ns: u64) -> u64 {
-        let mut state = self.inner.state.lock();
-        let mut expired = Vec::new();
-        for claim in state.claims.values_mut().filter(|claim| claim.expires_at_ns <= now_ns) {
-            match std::mem::replace(&mut claim.standing, Standing::Ended) {
-                Standing::Kept { core, .. } => expired.push(core),
-                // Its pages went with a reclaim: nobody will end it.
-                Standing::Out { core } if core.header.is_revoked() => {}
-                before => claim.standing = before,
-            }
-        }
-        state.forget_old_claims();
-        drop(state);
+        // A revoked one's pages went with a reclaim: nobody will end it.
+        let expired = self.inner.state.lock().claims.expire(now_ns, |core| core.header.is_revoked());
         let count = expired.len() as u64;
-        for core in expired {
+        for (_, (core, _)) in expired {
             self.inner.end_lease(core);
         }
         count
@@ -221,10 +166,10 @@ impl<M: PageMemory> Inner<M> {
     /// Keeps the pages of a claim whose reservation was dropped before it was confirmed.
     pub(crate) fn keep_claim(&self, token: ClaimToken, core: Arc<Core>, extents: Extents) {
         let mut state = self.state.lock();
-        if let Some(claim) = state.claims.get_mut(&token.id) {
-            if matches!(claim.standing, Standing::Out { .. }) && !core.header.is_revoked() {
+        if let Some(claim) = state.claims.get_mut(token) {
+            if matches!(claim.standing, Standing::Out(_)) && !core.header.is_revoked() {
                 let key = core.key;
-                claim.standing = Standing::Kept { core, extents };
+                claim.standing = Standing::Kept((core, extents));
                 state.end_transfer(key);
                 return;
             }

@@ -17,7 +17,7 @@ use crate::free_list::FreeList;
 use crate::id::{Generation, OwnerId};
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
-use crate::pool::claims::Claim;
+use crate::pool::claims::PageClaims;
 use crate::pool::quota::Book;
 use crate::prefix::Index;
 use crate::sync::Ordering;
@@ -137,11 +137,11 @@ pub(crate) struct State {
     pub(crate) next_transfer: NonZeroU64,
     /// Transfers of receivers, packed, and which of the open handoffs serves each.
     pub(crate) served: HashMap<u128, NonZeroU64>,
-    pub(crate) claims: HashMap<u128, Claim>,
     /// Owners with a quota.
     pub(crate) quotas: HashMap<OwnerId, Book>,
     /// Published pages, and the order in which cached ones go.
     pub(crate) index: Index,
+    pub(crate) claims: PageClaims,
     pub(crate) totals: Totals,
     /// Scratch: pages announced by readers, while a release looks at them.
     pub(crate) announced: Vec<u32>,
@@ -178,9 +178,9 @@ impl State {
             transfers: BTreeMap::new(),
             next_transfer: NonZeroU64::MIN,
             served: HashMap::new(),
-            claims: HashMap::new(),
             quotas: HashMap::new(),
             index,
+            claims: PageClaims::default(),
             totals: Totals::default(),
             announced: Vec::new(),
             just_cached: Vec::new(),

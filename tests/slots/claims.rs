@@ -1,0 +1,81 @@
+//! Claims under a name: the same slots again after a lost answer, and nothing more.
+
+use pagestamp::{ClaimError, ClaimToken, SlotClaimError};
+
+use crate::stage::{Seat, owner, pool};
+
+const TOKEN: ClaimToken = ClaimToken { id: 7, expires_at_ns: 100 };
+
+fn why<T>(result: Result<T, SlotClaimError>) -> ClaimError {
+    match result {
+        Err(SlotClaimError::Claim(why)) => why,
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("slots were given"),
+    }
+}
+
+// C8
+#[test]
+fn a_claim_asked_again_after_a_lost_answer_gives_the_same_slots() {
+    let (pool, proof) = pool(8, 4);
+    let first = pool.claim_named(&proof, owner(1), 3, TOKEN).unwrap();
+    first.init(2, Seat::of(owner(1), 1)).unwrap();
+    let handles = first.handles().to_vec();
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 3, TOKEN)), ClaimError::InUse);
+    drop(first);
+    assert_eq!(pool.stats().live_slots, 3, "kept");
+    assert_eq!(why(pool.claim_named(&proof, owner(2), 3, TOKEN)), ClaimError::ForeignOwner);
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 4, TOKEN)), ClaimError::OtherGroup { slots: 3 });
+    for _ in 0..3 {
+        let again = pool.claim_named(&proof, owner(1), 3, TOKEN).unwrap();
+        assert_eq!(again.handles(), handles);
+        assert_eq!(again.read(2).unwrap().round, 1);
+    }
+    let mut arrived = pool.claim_named(&proof, owner(1), 3, TOKEN).unwrap();
+    arrived.confirm_claim();
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 3, TOKEN)), ClaimError::Ended, "a late duplicate");
+    drop(arrived);
+    assert_eq!((pool.stats().free_slots, pool.audit()), (8, Ok(())));
+}
+
+// C7
+#[test]
+fn only_a_claim_whose_handles_never_arrived_expires() {
+    let (pool, proof) = pool(8, 4);
+    let other = ClaimToken { id: 8, ..TOKEN };
+    let held = pool.claim_named(&proof, owner(1), 2, TOKEN).unwrap();
+    drop(pool.claim_named(&proof, owner(2), 3, other).unwrap());
+    assert_eq!(pool.expire_claims(99), 0, "not yet");
+    assert_eq!(pool.expire_claims(u64::MAX), 1, "time takes the lost one, not the held one");
+    assert_eq!(pool.stats().live_slots, 2);
+    assert_eq!(why(pool.claim_named(&proof, owner(2), 3, other)), ClaimError::Ended);
+    assert_eq!(held.release().slots, 2);
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 2, TOKEN)), ClaimError::Ended);
+}
+
+// C2
+#[test]
+fn a_claim_whose_slots_were_reclaimed_has_ended() {
+    let (pool, proof) = pool(8, 4);
+    let names = [7, 8, 9].map(|id| ClaimToken { id, ..TOKEN });
+    drop(pool.claim_named(&proof, owner(1), 2, names[0]).unwrap());
+    std::mem::forget(pool.claim_named(&proof, owner(1), 2, names[1]).unwrap());
+    let part = pool.claim_named(&proof, owner(2), 2, names[2]).unwrap();
+    assert_eq!(pool.reclaim(owner(1)).slots, 4);
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 2, names[0])), ClaimError::Ended);
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 2, names[1])), ClaimError::Ended);
+    pool.release(owner(2), part.handle(0).unwrap()).unwrap();
+    drop(part);
+    assert_eq!(why(pool.claim_named(&proof, owner(2), 2, names[2])), ClaimError::Ended, "half a group is none");
+    assert_eq!((pool.stats().free_slots, pool.audit()), (8, Ok(())));
+}
+
+// C8
+#[test]
+fn a_named_claim_that_is_refused_leaves_no_name() {
+    let (pool, proof) = pool(4, 4);
+    let all = pool.claim(&proof, owner(1), 4).unwrap();
+    assert!(matches!(pool.claim_named(&proof, owner(2), 2, TOKEN), Err(SlotClaimError::Full { .. })));
+    drop(all);
+    assert_eq!(pool.claim_named(&proof, owner(3), 1, TOKEN).unwrap().handles().len(), 1);
+}
