@@ -3,6 +3,7 @@
 //! kvbm-logical brings 105 packages and is not here.
 
 pub(crate) mod exchange;
+pub(crate) mod race;
 pub(crate) mod reading;
 pub(crate) mod zeroing;
 

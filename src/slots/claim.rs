@@ -47,10 +47,10 @@ impl<T> SlotPool<T> {
     pub fn claim_one(&self, proof: &CapacityProof, owner: OwnerId) -> Result<SlotHandle<T>, SlotClaimError> {
         let inner = &*self.inner;
         inner.check_gate(proof, owner, 1)?;
-        match lane::with(|lane| inner.stock.issue_one(inner.slots.stamps(), owner, lane)) {
-            Some((slot, generation)) => Ok(SlotHandle::new(inner.identity, slot, generation)),
-            None => inner.take_last_one(owner),
-        }
+        let mut handle = None;
+        let give = |slot, generation| handle = Some(SlotHandle::new(inner.identity, slot, generation));
+        lane::with(|lane| inner.stock.issue(inner.slots.stamps(), owner, 1, lane, give));
+        handle.map_or_else(|| inner.take_last_one(owner), Ok)
     }
 
     /// Claims `slots` slots together, or none. They are blank, and may be initialised in any order.
@@ -212,15 +212,17 @@ impl<T> Inner<T> {
 
     /// Issues `slots` slots, or none.
     fn take(&self, owner: OwnerId, slots: u32) -> Result<Vec<SlotHandle<T>>, SlotClaimError> {
-        let wanted = slots as usize;
+        let (stamps, wanted) = (self.slots.stamps(), slots as usize);
         let mut handles = Vec::with_capacity(wanted);
+        let mut give = |slot, generation| handles.push(SlotHandle::new(self.identity, slot, generation));
+        if lane::with(|lane| self.stock.issue(stamps, owner, wanted, lane, &mut give)) {
+            return Ok(handles);
+        }
         loop {
             let mut central = self.stock.central();
-            let give = |slot, generation| handles.push(SlotHandle::new(self.identity, slot, generation));
-            let Err(free) = self.stock.issue_all(&mut central, self.slots.stamps(), owner, wanted, give) else {
+            let Err(free) = self.stock.issue_last(&mut central, stamps, owner, wanted, &mut give) else {
                 return Ok(handles);
             };
-            let stamps = self.slots.stamps();
             let idle = central.quarantined.iter().filter(|slot| stamps[**slot as usize].is_idle()).count();
             if free + idle < wanted {
                 self.counters.full.fetch_add(1, Ordering::Relaxed);

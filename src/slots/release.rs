@@ -55,7 +55,8 @@ impl<T> SlotPool<T> {
         match leaving.map_err(|why| inner.refused(owner, handle, why))? {
             Some(mut hand) => {
                 if inner.renew(&mut hand) {
-                    lane::with(|lane| inner.stock.put_one(inner.slots.stamps(), hand.slot(), lane));
+                    let slot = std::iter::once(hand.slot());
+                    lane::with(|lane| inner.stock.put(inner.slots.stamps(), slot, lane));
                 }
             }
             None => inner.stock.central().quarantined.push(handle.index()),
@@ -148,7 +149,7 @@ impl<T> Inner<T> {
     pub(super) fn finish(&self, mut hands: Vec<Hand<'_, T>>) {
         hands.retain_mut(|hand| self.renew(hand));
         if !hands.is_empty() {
-            self.stock.put_all(self.slots.stamps(), hands.iter().map(Hand::slot));
+            lane::with(|lane| self.stock.put(self.slots.stamps(), hands.iter().map(Hand::slot), lane));
         }
     }
 

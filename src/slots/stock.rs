@@ -34,24 +34,31 @@ pub(crate) struct Shelf {
 }
 
 impl Shelf {
-    /// Issues the slot that came back last.
+    /// Issues the slots that came back last, or none.
     #[inline]
-    fn issue(&mut self, stamps: &[SlotStamp], owner: OwnerId) -> Option<(u32, Generation)> {
-        if self.free.len() == 0 {
-            return None;
+    fn issue(
+        &mut self,
+        stamps: &[SlotStamp],
+        owner: OwnerId,
+        slots: usize,
+        give: &mut impl FnMut(u32, Generation),
+    ) -> bool {
+        if self.free.len() < slots {
+            return false;
         }
-        let slot = self.free.top(1)[0];
-        self.free.drop_top(1);
-        self.issued += 1;
-        Some((slot, stamps[slot as usize].issue(owner)))
+        for slot in self.free.top(slots).iter().rev() {
+            give(*slot, stamps[*slot as usize].issue(owner));
+        }
+        self.free.drop_top(slots);
+        self.issued += slots as u64;
+        true
     }
 
-    /// Makes a slot in hand free.
+    /// Makes slots in hand free.
     #[inline]
-    fn put(&mut self, stamps: &[SlotStamp], slot: u32) {
-        stamps[slot as usize].free();
-        self.free.push(slot);
-        self.returned += 1;
+    fn put(&mut self, stamps: &[SlotStamp], slots: impl ExactSizeIterator<Item = u32>) {
+        self.returned += slots.len() as u64;
+        self.free.extend(slots.inspect(|slot| stamps[*slot as usize].free()));
     }
 
     fn move_to(&mut self, other: &mut Self, slots: usize) {
@@ -97,7 +104,7 @@ impl Stock {
         let mut central = Central { shelf: Shelf { free: list(slots)?, ..Shelf::default() }, ..Central::default() };
         // Last in, first out: the lowest slot goes first.
         central.shelf.free.extend((0..slots).rev());
-        let magazine = || list(MOST as u32).map(|free| Apart(Mutex::new(Shelf { free, ..Shelf::default() })));
+        let magazine = || list((MOST + BATCH) as u32).map(|free| Apart(Mutex::new(Shelf { free, ..Shelf::default() })));
         let magazines = (0..magazines).map(|_| magazine()).collect::<Result<_, _>>()?;
         Ok(Self { central: Apart(Mutex::new(central)), magazines })
     }
@@ -111,27 +118,37 @@ impl Stock {
         &self.magazines[lane.magazine(self.magazines.len())].0
     }
 
-    /// Issues one free slot, the cheap way. `None` when it found none there: others may still have some.
+    /// Issues `slots` slots together, the cheap way. `false` when it found too few where it looked: others may be elsewhere.
     #[inline]
-    pub(crate) fn issue_one(&self, stamps: &[SlotStamp], owner: OwnerId, lane: &Lane) -> Option<(u32, Generation)> {
+    pub(crate) fn issue(
+        &self,
+        stamps: &[SlotStamp],
+        owner: OwnerId,
+        slots: usize,
+        lane: &Lane,
+        mut give: impl FnMut(u32, Generation),
+    ) -> bool {
         if !lane.keeps_off() {
             if let Some(mut central) = self.central.0.try_lock() {
-                return central.shelf.issue(stamps, owner);
+                return central.shelf.issue(stamps, owner, slots, &mut give);
             }
             lane.met_another();
         }
         let magazine = self.magazine(lane);
-        let found = magazine.lock().issue(stamps, owner);
-        found.or_else(|| {
-            let mut central = self.central();
-            let mut magazine = magazine.lock();
-            central.shelf.move_to(&mut magazine, BATCH);
-            magazine.issue(stamps, owner)
-        })
+        if magazine.lock().issue(stamps, owner, slots, &mut give) {
+            return true;
+        }
+        let mut central = self.central();
+        if slots > BATCH {
+            return central.shelf.issue(stamps, owner, slots, &mut give);
+        }
+        let mut magazine = magazine.lock();
+        central.shelf.move_to(&mut magazine, BATCH);
+        magazine.issue(stamps, owner, slots, &mut give)
     }
 
     /// Issues `slots` slots, or none: then it says how many are free. Looks through every list before it says so.
-    pub(crate) fn issue_all(
+    pub(crate) fn issue_last(
         &self,
         central: &mut MutexGuard<'_, Central>,
         stamps: &[SlotStamp],
@@ -142,15 +159,8 @@ impl Stock {
         if central.shelf.free.len() < slots {
             self.gather(central);
         }
-        if central.shelf.free.len() < slots {
-            return Err(central.shelf.free.len());
-        }
-        for _ in 0..slots {
-            if let Some((slot, generation)) = central.shelf.issue(stamps, owner) {
-                give(slot, generation);
-            }
-        }
-        Ok(())
+        let free = central.shelf.free.len();
+        if central.shelf.issue(stamps, owner, slots, &mut give) { Ok(()) } else { Err(free) }
     }
 
     /// Brings all free slots to the central list.
@@ -163,33 +173,28 @@ impl Stock {
         }
     }
 
-    /// Makes one slot in hand free.
+    /// Makes slots in hand free.
     #[inline]
-    pub(crate) fn put_one(&self, stamps: &[SlotStamp], slot: u32, lane: &Lane) {
+    pub(crate) fn put(&self, stamps: &[SlotStamp], slots: impl ExactSizeIterator<Item = u32>, lane: &Lane) {
         if !lane.keeps_off() {
             if let Some(mut central) = self.central.0.try_lock() {
-                return central.shelf.put(stamps, slot);
+                return central.shelf.put(stamps, slots);
             }
             lane.met_another();
         }
         let magazine = self.magazine(lane);
         let mut shelf = magazine.lock();
-        if shelf.free.len() < MOST {
-            return shelf.put(stamps, slot);
+        if shelf.free.len() + slots.len() <= MOST {
+            return shelf.put(stamps, slots);
         }
         drop(shelf);
         let mut central = self.central();
+        if slots.len() > BATCH {
+            return central.shelf.put(stamps, slots);
+        }
         let mut shelf = magazine.lock();
         shelf.move_to(&mut central.shelf, BATCH);
-        shelf.put(stamps, slot);
-    }
-
-    /// Makes slots in hand free.
-    pub(crate) fn put_all(&self, stamps: &[SlotStamp], slots: impl Iterator<Item = u32>) {
-        let mut central = self.central();
-        for slot in slots {
-            central.shelf.put(stamps, slot);
-        }
+        shelf.put(stamps, slots);
     }
 
     /// Takes every lock.
