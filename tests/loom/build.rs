@@ -11,7 +11,18 @@ use std::{env, fs};
 mod plants;
 
 /// The files that the models run.
-const FILES: &[&str] = &["sync.rs", "id.rs", "stamp.rs", "hazard.rs", "header.rs"];
+const FILES: &[&str] = &[
+    "sync.rs",
+    "id.rs",
+    "stamp.rs",
+    "hazard.rs",
+    "header.rs",
+    "free_list.rs",
+    "free_runs.rs",
+    "slots/stamp.rs",
+    "slots/lane.rs",
+    "slots/stock.rs",
+];
 
 /// What is changed in every copy: file, text, replacement. Nothing here touches an atomic of a protocol.
 const ADAPTATIONS: &[(&str, &str, &str)] = &[
@@ -19,6 +30,10 @@ const ADAPTATIONS: &[(&str, &str, &str)] = &[
     ("sync.rs", "pub(crate) use loom::sync::atomic::{", "pub(crate) use crate::watched::{"),
     // The counter of pool ids is a static, which loom's atomics cannot be; it is not part of a protocol.
     ("id.rs", "use crate::sync::{AtomicU64, Ordering};", "use std::sync::atomic::{AtomicU64, Ordering};"),
+    // So is the counter of threads.
+    ("slots/lane.rs", "use crate::sync::{AtomicU32, Ordering};", "use std::sync::atomic::{AtomicU32, Ordering};"),
+    // parking_lot's locks on loom's parts: `locks.rs`.
+    ("slots/stock.rs", "use parking_lot::{Mutex, MutexGuard};", "use crate::locks::{Mutex, MutexGuard};"),
     // loom does not see into std's OnceLock; `once.rs` is the same promise on loom's own parts.
     ("hazard.rs", "use std::sync::OnceLock;", "use crate::once::OnceLock;"),
     (
@@ -138,6 +153,32 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         "pub(crate) fn last_borrow_ended(",
         &["self.unhold(page)", "self.collect_quarantine("],
     ),
+    ("slots/cell.rs", "pub(super) fn read(", &["stamp.share(owner, handle.generation())", "SlotRef {"]),
+    ("slots/cell.rs", "pub(super) fn write(", &["stamp.seize(owner, handle.generation(), purpose)", "SlotMut {"]),
+    (
+        "slots/release.rs",
+        "pub fn release(",
+        &[
+            "inner.slots.leave(",
+            "inner.renew(&mut hand)",
+            "inner.stock.put(inner.slots.stamps(), slot, lane)",
+            "inner.stock.central().quarantined.push(handle.index())",
+        ],
+    ),
+    ("slots/release.rs", "pub(super) fn collect<", &["central.quarantined.retain(", "self.slots.collect("]),
+    ("slots/release.rs", "pub(super) fn finish(", &["self.renew(hand)", "self.stock.put("]),
+    (
+        "slots/claim.rs",
+        "fn take(",
+        &[
+            "self.stock.issue(",
+            "self.stock.central()",
+            "self.stock.issue_last(",
+            "self.collect(&mut central",
+            "drop(central);",
+            "self.finish(hands);",
+        ],
+    ),
     ("reservation.rs", "pub fn read(", &["let borrow = self.borrow()?;", "self.check_no_writer(&tokens)?;"]),
     (
         "reservation.rs",
@@ -175,7 +216,8 @@ fn main() {
     let plant = plants::SOURCE_PLANTS.iter().find(|plant| plant.name == name);
     assert!(plant.is_some() || name.is_empty(), "PAGESTAMP_PLANT: there is no plant {name:?}, see plants.rs");
 
-    let mut modules = String::new();
+    let (mut modules, mut slots) = (String::new(), String::new());
+    fs::create_dir_all(out.join("slots")).expect("OUT_DIR can be written");
     for file in FILES {
         let real = read(&source, file);
         for plant in plants::SOURCE_PLANTS.iter().filter(|plant| plant.file == *file) {
@@ -193,8 +235,13 @@ fn main() {
         }
         fs::write(out.join(file), text).expect("OUT_DIR can be written");
         let module = file.trim_end_matches(".rs");
-        modules += &format!("#[path = {:?}]\npub(crate) mod {module};\n", out.join(file));
+        let (name, modules) = match module.strip_prefix("slots/") {
+            Some(name) => (name, &mut slots),
+            None => (module, &mut modules),
+        };
+        *modules += &format!("#[path = {:?}]\npub(crate) mod {name};\n", out.join(file));
     }
+    modules += &format!("pub(crate) mod slots {{\n{slots}}}\n");
     fs::write(out.join("real.rs"), modules).expect("OUT_DIR can be written");
     for (file, function, steps) in MIRRORS {
         check_mirror(&read(&source, file), file, function, steps);

@@ -1,4 +1,5 @@
-//! loom models of pagestamp's protocols, over the real `sync.rs`, `id.rs`, `stamp.rs`, `hazard.rs` and `header.rs`.
+//! loom models of pagestamp's protocols, over the real `sync.rs`, `id.rs`, `stamp.rs`, `hazard.rs`, `header.rs`, and of the
+//! slots `stamp.rs`, `lane.rs` and `stock.rs` with the free list.
 //!
 //! *Owns* the table of models and planted bugs, and the run. *Does not know* what a model shows: `models/`.
 //!
@@ -20,33 +21,47 @@
 //!   Each model also counts outcomes, and is no proof when one of those listed with it never came.
 //! - Steps that `src/pool/` and `src/access/` take around the real words are repeated in `world.rs`; `build.rs` holds
 //!   them against the source.
-//! - Not here: exclusive access to slots, which comes with `SlotPool`; and a race for the right to scrub a page ("Relaxed
-//!   scrub claim"), which this design has not: dirty pages are taken into a hand under the pool's lock.
+//! - Not here: a race for the right to scrub a page ("Relaxed scrub claim"), which this design has not: dirty pages are
+//!   taken into a hand under the pool's lock.
 //!
 //! Not observable, so not planted: a Relaxed `Block::unclaim`. Each slot is filled before a `fence(SeqCst)`, which makes
-//! the later store a release of those fills even when it is Relaxed. The Release stays: it says what is meant.
+//! the later store a release of those fills even when it is Relaxed. The Release stays: it says what is meant. Nor the Release
+//! of a slot's compare-and-swap: it keeps a look at the owner before a change by another thread that comes later, and loom
+//! lets no load see what is stored later anyway.
 
 mod bytes;
+mod locks;
 mod models;
 mod once;
 #[path = "../plants.rs"]
 #[allow(dead_code, reason = "shared with build.rs, which uses the other fields")]
 mod plants;
+mod slot_world;
 mod watched;
 mod world;
+
+/// What the free list names of the options of a pool.
+#[allow(dead_code, reason = "slots lie as they come")]
+mod config {
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum Placement {
+        HotFirst,
+        Contiguous,
+    }
+}
 
 #[allow(dead_code, reason = "the models use a part of each real file")]
 mod real {
     include!(concat!(env!("OUT_DIR"), "/real.rs"));
 }
-use real::{hazard, header, id, stamp, sync};
+use real::{free_list, free_runs, hazard, header, id, slots, stamp, sync};
 
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use models::{blocks, extent, header as revoke, release, ticket};
+use models::{blocks, extent, header as revoke, release, slot, stock, ticket};
 use plants::SOURCE_PLANTS;
 use world::Plant;
 
@@ -100,6 +115,21 @@ const MODELS: &[Model] = models! {
     blocks::loom_two_threads_claim_their_first_blocks, None, ["claimed"];
     blocks::loom_two_threads_claim_a_block_that_was_left, None, ["claimed"];
     blocks::loom_block_changes_hands_with_a_guard_in_it, None, ["one block", "two blocks"];
+    slot::loom_slot_release_races_read, Some(4), ["read", "refused", "reissued at once", "quarantined"];
+    slot::loom_slot_release_races_two_readers, Some(2), ["read", "refused", "reissued at once", "quarantined"];
+    slot::loom_slot_release_races_write, Some(4), ["written", "refused", "reissued at once", "quarantined"];
+    slot::loom_slot_writers_race, None, ["written", "busy"];
+    slot::loom_slot_write_races_read, None, ["read", "written", "busy"];
+    slot::loom_slot_write_races_two_reads, Some(3), ["read", "written", "busy"];
+    slot::loom_slot_init_races_read, None, ["read", "blank", "busy"];
+    slot::loom_two_releases_of_one_slot, None, ["here", "there"];
+    slot::loom_late_message_to_a_slot, Some(4), ["read", "refused"];
+    slot::loom_guessed_slot_handle_is_refused, None, ["refused", "foreign"];
+    slot::loom_slot_poisoned_by_a_panic_races_read, None, ["read", "busy", "poisoned"];
+    slot::loom_quarantined_slot_is_collected_once, Some(4), ["here", "there", "not yet"];
+    stock::loom_two_threads_claim_and_free_one_slot, None, ["claimed", "none"];
+    stock::loom_two_threads_claim_and_free_two_slots, None, ["claimed", "central", "magazine"];
+    stock::loom_gather_races_free, None, ["gathered"];
 };
 
 /// Wrong orders of steps, each with the model that must fail.
@@ -147,6 +177,9 @@ const ORDER_PLANTS: &[(&str, Plant, &str)] = &[
         "loom_reclaim_races_the_last_write_ticket_end",
     ),
     ("both_hand_back", Plant::BothHandBack, "loom_revoke_races_borrow"),
+    ("slot_looked_at_and_read", Plant::CheckThenRead, "loom_slot_release_races_read"),
+    ("slot_free_before_reset", Plant::FreeBeforeZero, "loom_two_threads_claim_and_free_one_slot"),
+    ("slot_reset_by_the_reader", Plant::ReaderResets, "loom_slot_release_races_read"),
 ];
 
 /// The bug in this build's copy of the source; empty for none.

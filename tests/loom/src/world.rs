@@ -52,6 +52,7 @@ pub(crate) enum Plant {
     ReclaimIgnoresBorrows,
     BorrowTrustsFlagsOfALostPage,
     BothHandBack,
+    ReaderResets,
 }
 
 pub(crate) fn owner(id: u64) -> OwnerId {

@@ -4,4 +4,6 @@ pub(crate) mod blocks;
 pub(crate) mod extent;
 pub(crate) mod header;
 pub(crate) mod release;
+pub(crate) mod slot;
+pub(crate) mod stock;
 pub(crate) mod ticket;
