@@ -54,6 +54,8 @@ fn one_error_type_takes_every_other() {
     takes::<ResizeError>();
     takes::<SealError>();
     takes::<pagestamp::handoff::SegmentError>();
+    takes::<pagestamp::SlotClaimError>();
+    takes::<pagestamp::SlotError>();
     takes::<SuspendError>();
     takes::<TicketError>();
     takes::<UnfitPool>();
@@ -64,6 +66,7 @@ fn one_error_type_takes_every_other() {
     takes::<WireError>();
     takes::<AcceptError<HostMemory>>();
     takes::<Refused<String, TicketError>>();
+    takes::<pagestamp::ValueRefused<String>>();
 }
 
 /// What an engine does with one type for all: each step may end it.

@@ -19,7 +19,7 @@ use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
     Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, NullMemory, OwnPages, OwnerId,
     PageGeometry, PageHandle, PageMemory, PagePool, PageState, Placement, Plane, PoolConfig, Request, Reservation,
-    TransferError,
+    SecondaryMap, SlotConfig, SlotPool, TransferError, Whose,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -338,7 +338,7 @@ fn hand_over() -> Handoff {
 // C11
 #[test]
 fn no_debug_of_any_public_type_shows_what_pages_hold() {
-    let mut covered = BTreeSet::from(["PageMemory".to_owned()]); // a trait
+    let mut covered = BTreeSet::from(["PageMemory", "Reset", "ZeroBytes"].map(str::to_owned)); // traits
     macro_rules! see {
         ($($name:ident: $value:expr),* $(,)?) => {$(
             covered.insert(stringify!($name).to_owned());
@@ -455,6 +455,32 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     look_debug(&(control, planes, Fence::DONE, FenceState::Failed, Lane::HOST, HostOptions::new()));
     look_debug(&CleanPage { page: 0, tokens: 1, heat: Heat::Hot });
     look_error(MemoryError::NoBytes);
+
+    // Slots, with the secret in one, in a map beside them and in what is refused.
+    let slots = SlotPool::<[u8; 8]>::zeroing(SlotConfig::new(2)).unwrap();
+    let proof = slots.prove(CapacityPlan::new(2)).unwrap();
+    let lobby = slots.claim(&proof, owner(1), 2).unwrap();
+    lobby.init(0, SECRET).unwrap();
+    lobby.init(1, SECRET).unwrap();
+    let slot = lobby.handle(0).unwrap();
+    let mut beside = SecondaryMap::new(&slots);
+    beside.insert(slot, SECRET).unwrap();
+    see! {
+        SlotPool: &slots, SlotConfig: slots.config(), SlotGroup: &lobby, SlotHandle: slot, SlotRef: lobby.read(0).unwrap(),
+        SlotMut: lobby.write(1).unwrap(), SecondaryMap: &beside, SlotStats: slots.stats(), Whose: Whose::Owner(owner(1)),
+        Visited: slots.for_each(Whose::All, |_, _| ()), ValueRefused: lobby.init(0, SECRET).unwrap_err(),
+    }
+    look_error(lobby.init(0, SECRET).unwrap_err());
+    look_error(slots.claim(&proof, owner(2), 2).unwrap_err());
+    look_error(slots.claim(&proof, owner(2), 3).unwrap_err());
+    look_error(slots.read(owner(2), slot).unwrap_err());
+    let busy = lobby.read(0).map(|_reader| lobby.write(0).unwrap_err()).unwrap();
+    see! {
+        SlotError: &busy, SlotClaimError: slots.claim_one(&proof, owner(2)).unwrap_err(),
+        ReclaimedSlots: slots.reclaim(owner(1)), ReleasedSlots: lobby.release(),
+    }
+    look_error(busy);
+    look_error(beside.insert(slot, SECRET).unwrap_err());
 
     let missing: Vec<String> = public_names().difference(&covered).cloned().collect();
     assert!(missing.is_empty(), "public types that nobody looked at: {missing:?}");

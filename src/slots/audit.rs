@@ -59,3 +59,51 @@ impl<T> SlotPool<T> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{AuditError, CapacityPlan, OwnerId, PageState, SlotConfig, SlotPool};
+
+    fn pool() -> SlotPool<u64> {
+        SlotPool::new(SlotConfig::new(4)).expect("valid")
+    }
+
+    // C1
+    #[test]
+    fn what_lists_and_stamps_disagree_on_is_found() {
+        let missing = pool();
+        missing.inner.stock.central().shelf.free.drop_top(1);
+        assert_eq!(missing.audit(), Err(AuditError::Count { state: PageState::Free, counted: 3, found: 4 }));
+
+        let twice = pool();
+        let mut central = twice.inner.stock.central();
+        central.shelf.free.drop_top(1);
+        central.shelf.free.push(3);
+        drop(central);
+        assert!(matches!(twice.audit(), Err(AuditError::Listed { page: 3, list: PageState::Free, .. })));
+
+        let stray = pool();
+        stray.inner.stock.central().quarantined.push(2);
+        assert!(matches!(stray.audit(), Err(AuditError::Listed { page: 2, list: PageState::Quarantined, .. })));
+
+        let uncounted = pool();
+        uncounted.inner.stock.central().retired = 1;
+        assert_eq!(uncounted.audit(), Err(AuditError::Count { state: PageState::Retired, counted: 1, found: 0 }));
+    }
+
+    // C1, C2
+    #[test]
+    fn a_slot_that_left_without_being_counted_is_found_and_one_without_an_owner() {
+        let pool = pool();
+        let proof = pool.prove(CapacityPlan::new(1)).expect("fits");
+        let handle = pool.claim_one(&proof, OwnerId::new(7).expect("non-zero")).expect("free");
+        pool.inner.stock.central().shelf.issued = 0;
+        assert_eq!(pool.audit(), Err(AuditError::Count { state: PageState::Live, counted: 0, found: 1 }));
+        pool.inner.stock.central().shelf.issued = 1;
+        assert_eq!(pool.audit(), Ok(()));
+
+        let stamp = &pool.inner.slots.stamps()[handle.index() as usize];
+        stamp.disown();
+        assert!(matches!(pool.audit(), Err(AuditError::Owner { page: 0, state: PageState::Live, owner: None })));
+    }
+}

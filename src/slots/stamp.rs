@@ -320,6 +320,13 @@ mod tests {
         OwnerId::new(7).expect("non-zero")
     }
 
+    impl SlotStamp {
+        /// Breaks the stamp, for tests of the audit.
+        pub(crate) fn disown(&self) {
+            self.owner.store(0, Ordering::Relaxed);
+        }
+    }
+
     #[test]
     fn a_slot_costs_16_bytes_of_stamp() {
         assert_eq!(size_of::<SlotStamp>(), 16);

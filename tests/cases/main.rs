@@ -11,6 +11,7 @@ mod giving_back;
 mod handles;
 mod handoffs;
 mod resizing;
+mod slots;
 mod stage;
 mod table;
 mod threads;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const TABLE: &str = include_str!("table.txt");
 
 /// The tests, by module.
-const MODULES: [(&str, &str); 10] = [
+const MODULES: [(&str, &str); 11] = [
     ("transfers", include_str!("transfers.rs")),
     ("handoffs", include_str!("handoffs.rs")),
     ("zeroing", include_str!("zeroing.rs")),
@@ -17,6 +17,7 @@ const MODULES: [(&str, &str); 10] = [
     ("threads", include_str!("threads.rs")),
     ("counting", include_str!("counting.rs")),
     ("cancelling", include_str!("cancelling.rs")),
+    ("slots", include_str!("slots.rs")),
 ];
 
 /// The cases of groups 1 to 4 and 7 to 12, and those of group 6 that concern a handoff.
