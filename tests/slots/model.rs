@@ -168,7 +168,7 @@ impl<'a> World<'a> {
     fn pick(&self, at: usize) -> Option<SlotHandle<Mark>> {
         // Mostly late ones first would be dull: half of the choices are among the last.
         let last = self.handles.len().saturating_sub(SLOTS as usize);
-        let among = if at % 2 == 0 { &self.handles[last..] } else { &self.handles[..] };
+        let among = if at.is_multiple_of(2) { &self.handles[last..] } else { &self.handles[..] };
         among.get(at / 2 % among.len().max(1)).copied()
     }
 
