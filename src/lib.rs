@@ -106,7 +106,7 @@
 //!
 //! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`error`] what each error means for retry, HTTP and
 //! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode, between pools and processes,
-//! [`_design`] why it is built so.
+//! [`SlotPool`] the slots of a game server, and [`game_servers`] the page for its authors, [`_design`] why it is built so.
 
 mod access;
 mod admission;
@@ -138,6 +138,9 @@ mod transfer;
 mod walk;
 
 pub mod _design;
+
+#[doc = include_str!("game_servers.md")]
+pub mod game_servers {}
 
 pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};

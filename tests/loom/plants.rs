@@ -295,6 +295,13 @@ pub(crate) const SOURCE_PLANTS: &[SourcePlant] = &[
         model: "loom_late_message_to_a_slot",
     },
     SourcePlant {
+        name: "slot_missed_owner_is_not_looked_at_twice",
+        file: "slots/stamp.rs",
+        old: "if is_alive(word, generation) { Denied::ForeignOwner } else { Denied::Stale(word) }",
+        new: "if is_alive(word, word.generation()) { Denied::ForeignOwner } else { Denied::Stale(word) }",
+        model: "loom_slot_release_races_read",
+    },
+    SourcePlant {
         name: "slot_owner_not_compared",
         file: "slots/stamp.rs",
         old: "if self.owner() != Some(owner) {",

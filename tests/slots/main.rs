@@ -8,6 +8,7 @@ mod forgotten;
 mod groups;
 mod iteration;
 mod model;
+mod page;
 mod panics;
 mod stage;
 mod threads;
