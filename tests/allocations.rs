@@ -6,7 +6,7 @@ use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, HeadOrder, KvLayout, 
 use pagestamp::handoff::{self, Regions, Route, Stretch};
 use pagestamp::{
     CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Placement, Plane, PoolConfig, Request,
-    Reservation,
+    Reservation, SlotConfig, SlotPool, Whose,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -56,6 +56,27 @@ fn what_is_warm_allocates_nothing() {
     count_under(Placement::HotFirst);
     count_under(Placement::Contiguous);
     count_segments();
+    count_slots();
+}
+
+/// A slot alone costs no allocation in its whole life, held up by a reader or not; a group allocates its handles.
+fn count_slots() {
+    let pool = SlotPool::<u64>::new(SlotConfig::new(64)).expect("pool");
+    let proof = pool.prove(CapacityPlan::new(8)).expect("fits");
+    let life = allocations_of(|| {
+        let slot = pool.claim_one(&proof, owner()).expect("room");
+        pool.init(owner(), slot, 7).expect("blank");
+        pool.with_mut(owner(), slot, |value| *value += 1).expect("live");
+        assert_eq!(pool.with(owner(), slot, |value| *value), Ok(8));
+        assert_eq!(pool.for_each(Whose::All, |_, _| ()).slots, 1);
+        pool.release(owner(), slot).expect("live");
+        assert!(pool.read(owner(), slot).is_err());
+    });
+    assert_eq!(life, 0);
+    let group = allocations_of(|| {
+        assert_eq!(pool.claim(&proof, owner(), 8).expect("room").release().slots, 8);
+    });
+    assert!(group <= 200, "{group} allocations of 100 groups: the handles, and the slots in hand");
 }
 
 fn count_segments() {

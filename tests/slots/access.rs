@@ -165,6 +165,7 @@ fn a_slot_whose_lives_are_used_up_retires_and_voids_what_it_carried() {
     }
     let stats = pool.stats();
     assert_eq!((stats.retired_slots, stats.usable_slots, stats.epoch, stats.free_slots), (1, 1, 2, 1));
+    assert_eq!(stats.reset_panics, 0, "worn out, not broken");
     let error = pool.claim(&proof, owner(1), 1).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -181,6 +182,66 @@ fn a_pool_of_nothing_is_not_made() {
     assert!(matches!(SlotPool::<Seat>::new(SlotConfig::new(0)), Err(ConfigError::NoSlots)));
     let none = SlotConfig::new(1).with_last_generation(pagestamp::Generation::FIRST);
     assert!(matches!(SlotPool::<Seat>::new(none), Err(ConfigError::NoGenerations { .. })));
+}
+
+#[test]
+fn a_config_keeps_what_it_was_given_within_its_limits() {
+    let config = SlotConfig::new(9);
+    assert_eq!((config.slots(), config.last_generation()), (9, pagestamp::Generation::MAX));
+    assert!(config.validate().is_ok());
+    assert!(config.magazines().is_power_of_two() && config.magazines() <= 64);
+    let magazines = |asked| config.clone().with_magazines(asked).magazines();
+    assert_eq!([0, 1, 3, 64, 65, u32::MAX].map(magazines), [1, 1, 4, 64, 64, 64]);
+    let pool = SlotPool::<Seat>::new(config.clone().with_magazines(3)).unwrap();
+    assert_eq!((pool.slots(), pool.config().magazines()), (9, 4));
+}
+
+// C8
+#[test]
+fn a_refused_value_comes_back_with_its_reason() {
+    let (pool, proof) = pool(1, 1);
+    let handle = seated(&pool, &proof, owner(1));
+    let refuse = || pool.init(owner(1), handle, Seat::of(owner(1), 2)).unwrap_err();
+    let reason = SlotError::AlreadyInitialised { slot: 0 };
+    assert_eq!(refuse().to_string(), reason.to_string());
+    assert_eq!(refuse().into_parts(), (Seat::of(owner(1), 2), reason.clone()));
+    assert_eq!(SlotError::from(refuse()), reason);
+    assert!(matches!(pagestamp::Error::from(refuse()), pagestamp::Error::Slot(why) if why == reason));
+}
+
+// C4
+#[test]
+fn a_pool_its_groups_handles_and_guards_say_whose_they_are() {
+    let (pool, proof) = pool(2, 2);
+    let group = pool.claim(&proof, owner(7), 1).unwrap();
+    group.init(0, Seat::of(owner(7), 1)).unwrap();
+    let handle = group.handle(0).unwrap();
+    assert_eq!((group.owner(), group.pool().id(), handle.pool()), (owner(7), pool.id(), pool.id()));
+    assert_eq!(group.read(0).unwrap().handle(), handle);
+    assert_eq!(group.write(0).unwrap().handle(), handle);
+    assert_eq!((group.handle(1), pool.clone().id()), (None, pool.id()));
+    pool.release(owner(7), handle).unwrap();
+    assert!(matches!(group.write(0), Err(SlotError::Revoked { slot: 0 })));
+}
+
+// C1
+#[test]
+fn stats_count_what_a_live_slot_is_and_not_what_a_released_one_was() {
+    let (pool, proof) = pool(2, 1);
+    let blank = pool.claim_one(&proof, owner(1)).unwrap();
+    let stopped = std::panic::AssertUnwindSafe(|| {
+        pool.init_with(owner(1), blank, |_| {
+            assert_eq!((pool.stats().blank_slots, pool.stats().accessed_slots), (1, 1));
+            pool.release(owner(1), blank).unwrap();
+            assert_eq!((pool.stats().blank_slots, pool.stats().accessed_slots), (0, 1));
+            panic!("poisons what nobody has any more")
+        })
+    });
+    assert!(std::panic::catch_unwind(stopped).is_err());
+    let stats = pool.stats();
+    assert_eq!((stats.blank_slots, stats.poisoned_slots, stats.quarantined_slots, stats.live_slots), (0, 0, 1, 0));
+    assert_eq!((stats.slots_issued, stats.slots_returned, pool.maintain(1)), (1, 0, 1));
+    assert_eq!(pool.stats().slots_returned, 1);
 }
 
 #[test]

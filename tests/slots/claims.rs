@@ -1,5 +1,7 @@
 //! Claims under a name: the same slots again after a lost answer, and nothing more.
 
+use std::sync::Barrier;
+
 use pagestamp::{ClaimError, ClaimToken, SlotClaimError};
 
 use crate::stage::{Seat, owner, pool};
@@ -78,4 +80,67 @@ fn a_named_claim_that_is_refused_leaves_no_name() {
     assert!(matches!(pool.claim_named(&proof, owner(2), 2, TOKEN), Err(SlotClaimError::Full { .. })));
     drop(all);
     assert_eq!(pool.claim_named(&proof, owner(3), 1, TOKEN).unwrap().handles().len(), 1);
+}
+
+// C7
+#[test]
+fn asking_again_puts_the_expiry_off() {
+    let (pool, proof) = pool(8, 4);
+    drop(pool.claim_named(&proof, owner(1), 3, TOKEN).unwrap());
+    let later = ClaimToken { expires_at_ns: 200, ..TOKEN };
+    drop(pool.claim_named(&proof, owner(1), 3, later).unwrap());
+    assert_eq!((pool.expire_claims(199), pool.stats().live_slots), (0, 3), "somebody still asks");
+    assert_eq!((pool.expire_claims(200), pool.stats().live_slots), (1, 0));
+}
+
+// C2
+#[test]
+fn a_kept_claim_of_which_a_slot_was_released_gives_back_the_rest() {
+    let (pool, proof) = pool(8, 4);
+    let lost = pool.claim_named(&proof, owner(1), 3, TOKEN).unwrap();
+    let one = lost.handle(1).unwrap();
+    drop(lost);
+    pool.release(owner(1), one).unwrap();
+    assert_eq!(why(pool.claim_named(&proof, owner(1), 3, TOKEN)), ClaimError::Ended, "two of three are no lobby");
+    assert_eq!((pool.stats().free_slots, pool.audit()), (8, Ok(())));
+}
+
+// C7
+#[test]
+fn a_claim_ends_with_the_release_of_its_group_and_with_its_handles() {
+    let (pool, proof) = pool(8, 4);
+    let claim = |id| pool.claim_named(&proof, owner(1), 2, ClaimToken { id, ..TOKEN });
+    assert_eq!(claim(1).unwrap().release().slots, 2);
+    assert_eq!(why(claim(1)), ClaimError::Ended);
+    let handles = claim(2).unwrap().into_handles();
+    assert_eq!(why(claim(2)), ClaimError::Ended, "they arrived");
+    assert_eq!((pool.expire_claims(u64::MAX), pool.stats().live_slots), (0, 2), "time takes nothing that arrived");
+    handles.into_iter().for_each(|handle| pool.release(owner(1), handle).unwrap());
+}
+
+// C8
+#[test]
+fn of_threads_that_ask_under_one_name_one_gets_the_slots() {
+    let (pool, proof) = pool(8, 4);
+    let barrier = Barrier::new(2);
+    for id in 1..400 {
+        let ask = || {
+            barrier.wait();
+            pool.claim_named(&proof, owner(1), 2, ClaimToken { id, ..TOKEN })
+        };
+        let both = std::thread::scope(|scope| {
+            let other = scope.spawn(ask);
+            [ask(), other.join().unwrap()]
+        });
+        assert_eq!(pool.stats().live_slots, 2, "one claim, whoever asks");
+        let [here, there] = both;
+        match (here, there) {
+            (Ok(group), refused) | (refused, Ok(group)) => {
+                assert_eq!(why(refused), ClaimError::InUse);
+                assert_eq!(group.release().slots, 2);
+            }
+            (Err(_), Err(error)) => panic!("nobody got them: {error}"),
+        }
+    }
+    assert_eq!((pool.stats().free_slots, pool.audit()), (8, Ok(())));
 }
