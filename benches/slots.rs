@@ -1,4 +1,4 @@
-//! Claiming and freeing slots, beside what games use for it: `cargo bench --bench slots`.
+//! Claiming, freeing and looking at slots, beside what games use for it: `cargo bench --bench slots`.
 //!
 //! As in `bars`, all rivals take turns within one run, and the ratios are what to trust. Every rival is reached by many
 //! threads at once, so that thunderdome and slotmap stand behind a lock, as a server would have them.
@@ -7,9 +7,10 @@
 mod rivals;
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use pagestamp::{CapacityPlan, CapacityProof, OwnerId, SlotConfig, SlotPool};
+use pagestamp::{CapacityPlan, CapacityProof, OwnerId, SlotConfig, SlotHandle, SlotPool};
 use parking_lot::Mutex;
 use rivals::race::{Bar, race, report};
 use rivals::{Work, repeat};
@@ -20,7 +21,15 @@ use thunderdome::Arena;
 /// Slots of every pool: more than two threads hold at once.
 const SLOTS: u32 = 4096;
 
+/// Slots that are looked at.
+const SEEN: usize = 1024;
+
 fn main() {
+    claims();
+    looks();
+}
+
+fn claims() {
     println!("claim + free, over Mutex<SlotMap>");
     for threads in [1, 2] {
         for n in [1, 8] {
@@ -39,6 +48,29 @@ fn main() {
             for (name, at, bar) in rows.into_iter().chain(others) {
                 report(&format!("    {name:<30} {:>6.1} ns/slot", per_slot(at)), times[at] / times[2], bar);
             }
+        }
+    }
+}
+
+fn looks() {
+    println!("look at a value by its handle, over Mutex<SlotMap>");
+    let ours = SeenSlots::new();
+    let (mut map, mut arena, slab) = (SlotMap::new(), Arena::new(), Slab::new());
+    let keys: Vec<DefaultKey> = (0..SEEN as u64).map(|value| map.insert(value)).collect();
+    let places: Vec<thunderdome::Index> = (0..SEEN as u64).map(|value| arena.insert(value)).collect();
+    let numbers: Vec<usize> = (0..SEEN as u64).map(|value| slab.insert(value).expect("room")).collect();
+    let (map, arena) = (Mutex::new(map), Mutex::new(arena));
+    let shared = Seen { keys: &ours.handles, look: |slot| ours.pool.with(ours.owner, slot, |value| *value).ok() };
+    let changed = Seen { keys: &ours.handles, look: |slot| ours.pool.with_mut(ours.owner, slot, |value| *value).ok() };
+    let in_map = Seen { keys: &keys, look: |key| map.lock().get(key).copied() };
+    let in_arena = Seen { keys: &places, look: |at| arena.lock().get(at).copied() };
+    let in_slab = Seen { keys: &numbers, look: |number| slab.get(number).map(|value| *value) };
+    for threads in [1, 2] {
+        let times = race(&[&shared, &changed, &in_map, &in_arena, &in_slab], threads);
+        println!("  threads={threads}, slotmap {:.1} ns", times[2]);
+        let names = ["pagestamp, with", "pagestamp, with_mut", "", "Mutex<thunderdome::Arena>", "sharded-slab"];
+        for (name, time) in names.iter().zip(&times).filter(|(name, _)| !name.is_empty()) {
+            report(&format!("    {name:<30} {time:>6.1} ns"), time / times[2], Bar::None);
         }
     }
 }
@@ -152,6 +184,46 @@ impl Work for Sharded {
             keys.drain(..).for_each(|key| {
                 black_box(self.slab.take(key));
             });
+        })
+    }
+}
+
+/// Slots of one owner, each with a value.
+struct SeenSlots {
+    pool: SlotPool<u64>,
+    owner: OwnerId,
+    handles: Vec<SlotHandle<u64>>,
+}
+
+impl SeenSlots {
+    fn new() -> Self {
+        let pool = SlotPool::zeroing(SlotConfig::new(SLOTS)).expect("pool");
+        let proof = pool.prove(CapacityPlan::new(8)).expect("fits");
+        let owner = OwnerId::new(7).expect("not zero");
+        let claim = |value| {
+            let handle = pool.claim_one(&proof, owner).expect("room");
+            pool.init(owner, handle, value).expect("blank");
+            handle
+        };
+        let handles = (0..SEEN as u64).map(claim).collect();
+        Self { pool, owner, handles }
+    }
+}
+
+/// Looks at one value after the other, in an order that jumps; two threads begin at different ones.
+struct Seen<'a, K, F> {
+    keys: &'a [K],
+    look: F,
+}
+
+impl<K: Copy + Sync, F: Fn(K) -> Option<u64> + Sync> Work for Seen<'_, K, F> {
+    fn run(&self, go_on: &mut dyn FnMut() -> bool) -> (Duration, u64) {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        let mut at = THREADS.fetch_add(1, Ordering::Relaxed) * SEEN / 2;
+        repeat(go_on, || {
+            at = (at + 389) % SEEN;
+            // With threads, one may be at the very slot that the other one wants to change.
+            black_box((self.look)(black_box(self.keys[at])));
         })
     }
 }
