@@ -8,9 +8,10 @@ use std::fmt;
 
 use crate::error::{CapacityError, Refused, RejectReason, ReserveError};
 use crate::id::{OwnerId, PoolId};
+use crate::lease::Lease;
 use crate::memory::{Lane, PageMemory};
 use crate::pool::ClaimToken;
-use crate::reservation::{Lease, Reservation};
+use crate::reservation::Reservation;
 
 /// What the pool must be able to carry: the largest request that is advertised, times headroom.
 ///

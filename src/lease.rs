@@ -1,15 +1,20 @@
 //! What a reservation and the pool share: the header, and the list of pages.
 //!
-//! *Owns* [`PageList`], a list that never moves what it holds, and [`Core`]. *Does not know* states or bytes.
+//! *Owns* [`PageList`], a list that never moves what it holds, [`Core`], and [`Lease`], the right to it that ends with its
+//! value. *Does not know* states or bytes.
 //!
 //! The list changes only under the pool's lock. It is read without the lock by the one who holds the reservation, which
 //! Rust's borrows order behind its changes. So a reclaim can find the pages of a reservation that was forgotten, and a
 //! read costs no lock.
 
-use std::sync::OnceLock;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
+use crate::error::ReserveError;
 use crate::header::Header;
-use crate::pool::RecordKey;
+use crate::id::OwnerId;
+use crate::memory::PageMemory;
+use crate::pool::{PagePool, RecordKey, Released};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Pages in the first chunk, two cache lines; each later chunk is as large as all before it.
@@ -183,6 +188,71 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(key: RecordKey) -> Self {
         Self { key, header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
+    }
+}
+
+/// What an admission or a reservation holds of the pool; ends when dropped.
+pub(crate) struct Lease<M: PageMemory> {
+    pool: PagePool<M>,
+    owner: OwnerId,
+    /// `None` once it ended.
+    core: Option<Arc<Core>>,
+}
+
+impl<M: PageMemory> Lease<M> {
+    #[inline]
+    pub(crate) fn new(pool: PagePool<M>, owner: OwnerId, core: Arc<Core>) -> Self {
+        Self { pool, owner, core: Some(core) }
+    }
+
+    pub(crate) const fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
+    pub(crate) fn key(&self) -> RecordKey {
+        self.core().key
+    }
+
+    pub(crate) const fn pool(&self) -> &PagePool<M> {
+        &self.pool
+    }
+
+    /// The shared part. Only a lease that has ended has none, and nobody can call anything on that.
+    pub(crate) fn core(&self) -> &Core {
+        match &self.core {
+            Some(core) => core,
+            None => unreachable!("a lease ends by value"),
+        }
+    }
+
+    pub(crate) fn take_promised(&self, tokens: u64) -> Result<(), ReserveError> {
+        self.pool.inner.take_promised(self, tokens)
+    }
+
+    pub(crate) fn take_core(&mut self) -> Option<Arc<Core>> {
+        self.core.take()
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self) -> Released {
+        match self.core.take() {
+            Some(core) => self.pool.inner.end_lease(core),
+            None => Released::default(),
+        }
+    }
+}
+
+impl<M: PageMemory> Drop for Lease<M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for Lease<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pages = self.core.as_ref().map_or(0, |core| core.pages.len());
+        f.debug_struct("Lease").field("owner", &self.owner).field("pages", &pages).finish_non_exhaustive()
     }
 }
 

@@ -148,8 +148,7 @@ pub use config::{CleanMode, OwnPages, Placement, PoolConfig};
 pub use error::{
     AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, ForkError, GrowError, PublishError,
     ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, SlotClaimError, SlotError, SuspendError,
-    TicketError,
-    TransferError, WriteError,
+    TicketError, TransferError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;

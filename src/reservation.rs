@@ -1,91 +1,25 @@
 //! The pages of one request.
 //!
-//! *Owns* the three extents `reserved >= written >= committed`, all in tokens from the beginning of the request. *Does not know* how pages are taken and given back (the pool) nor how bytes are reached
-//! ([`access`](crate::access)).
+//! *Owns* the three extents `reserved >= written >= committed`, all in tokens from the beginning of the request. *Does not
+//! know* how pages are taken and given back (the pool) nor how bytes are reached ([`access`](crate::access)).
 //!
 //! Every call that moves an extent takes the new position, not a difference: saying it twice is saying it once.
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::access::{Borrow, ReadGuard, WriteBorrow};
 use crate::admission::Rejected;
-use crate::error::{ExtentError, GrowError, ReadError, Refused, RejectReason, ReserveError, TicketError, WriteError};
+use crate::error::{ExtentError, GrowError, ReadError, Refused, RejectReason, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::id::OwnerId;
-use crate::lease::Core;
+use crate::lease::Lease;
 use crate::memory::PageMemory;
 use crate::plane_writer::{PlaneWriter, check_length};
-use crate::pool::{ClaimToken, PagePool, RecordKey, Released};
+use crate::pool::{ClaimToken, PagePool, Released};
 use crate::prefix::Chain;
 use crate::sync::Ordering;
 use crate::ticket::{Access, HolderId, TicketId};
-
-/// What an admission or a reservation holds of the pool; ends when dropped.
-pub(crate) struct Lease<M: PageMemory> {
-    pool: PagePool<M>,
-    owner: OwnerId,
-    /// `None` once it ended.
-    core: Option<Arc<Core>>,
-}
-
-impl<M: PageMemory> Lease<M> {
-    #[inline]
-    pub(crate) fn new(pool: PagePool<M>, owner: OwnerId, core: Arc<Core>) -> Self {
-        Self { pool, owner, core: Some(core) }
-    }
-
-    pub(crate) const fn owner(&self) -> OwnerId {
-        self.owner
-    }
-
-    pub(crate) fn key(&self) -> RecordKey {
-        self.core().key
-    }
-
-    pub(crate) const fn pool(&self) -> &PagePool<M> {
-        &self.pool
-    }
-
-    /// The shared part. Only a lease that has ended has none, and nobody can call anything on that.
-    pub(crate) fn core(&self) -> &Core {
-        match &self.core {
-            Some(core) => core,
-            None => unreachable!("a lease ends by value"),
-        }
-    }
-
-    pub(crate) fn take_promised(&self, tokens: u64) -> Result<(), ReserveError> {
-        self.pool.inner.take_promised(self, tokens)
-    }
-
-    pub(crate) fn take_core(&mut self) -> Option<Arc<Core>> {
-        self.core.take()
-    }
-
-    #[inline]
-    fn end(&mut self) -> Released {
-        match self.core.take() {
-            Some(core) => self.pool.inner.end_lease(core),
-            None => Released::default(),
-        }
-    }
-}
-
-impl<M: PageMemory> Drop for Lease<M> {
-    #[inline]
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-impl<M: PageMemory> fmt::Debug for Lease<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pages = self.core.as_ref().map_or(0, |core| core.pages.len());
-        f.debug_struct("Lease").field("owner", &self.owner).field("pages", &pages).finish_non_exhaustive()
-    }
-}
 
 /// How far a reservation has come, in tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

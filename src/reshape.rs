@@ -6,10 +6,11 @@ use std::ops::Range;
 
 use crate::admission::{CapacityProof, Request};
 use crate::error::{ExtentError, ForkError, PublishError, TicketError, WriteError};
+use crate::lease::Lease;
 use crate::memory::PageMemory;
 use crate::pool::Released;
 use crate::prefix::{Chain, Prefix, PrefixTokens, Retention};
-use crate::reservation::{Lease, Reservation};
+use crate::reservation::Reservation;
 
 impl<M: PageMemory> Reservation<M> {
     /// Lets later requests of this owner find the full pages of what is [committed](Self::commit), by their tokens. Answers

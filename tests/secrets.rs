@@ -17,9 +17,10 @@ use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
 use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
-    Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, NullMemory, OwnPages, OwnerId,
-    PageGeometry, PageHandle, PageMemory, PagePool, PageState, Placement, Plane, PoolConfig, Request, Reservation,
-    SecondaryMap, SlotConfig, SlotPool, TransferError, Whose,
+    Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, Limit, NullMemory, OwnPages,
+    OwnerId, OwnerQuota, PageGeometry, PageHandle, PageMemory, PagePool, PageState, Placement, Plane, PoolConfig,
+    PrefixEvent, PrefixExtra, PrefixTokens, Request, Reservation, Retention, SecondaryMap, SlotConfig, SlotPool,
+    TransferError, Whose,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -398,6 +399,33 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     see! { Suspended: pool.suspend().unwrap() }
     pool.resume().unwrap();
     see! { Resized: pool.resize(8).unwrap() }
+
+    // Token ids, salts and what stands behind placeholders are secrets too.
+    let text = [u32::from_le_bytes(SECRET[..4].try_into().unwrap()); P as usize];
+    let extras = [PrefixExtra { tag: "image", tokens: 0..P, bytes: &SECRET }];
+    let prefix = PrefixTokens::new(&text).with_salt(&SECRET).with_adapter(&SECRET).with_extras(&extras);
+    let config = PoolConfig::new(8).with_prefix_events(8);
+    let shared = PagePool::new(config, NullMemory::new(geometry(), 8).unwrap()).unwrap();
+    let plan = shared.prove(CapacityPlan::new(2 * P)).unwrap();
+    let mut kv = shared.reserve(&plan, Request::new(owner(1), P), P).unwrap();
+    kv.assume_written(P).unwrap();
+    kv.commit(P).unwrap();
+    kv.publish(&prefix, Retention::default()).unwrap();
+    look_debug(&shared);
+    let mut events = Vec::new();
+    shared.take_prefix_events(&mut events);
+    let PrefixEvent::Stored { key, .. } = &events[0] else { panic!("{events:?}") };
+    shared.set_quota(owner(1), OwnerQuota::NONE.with_hard_pages(1));
+    see! {
+        PrefixTokens: prefix, PrefixExtra: &extras, PrefixKey: key, PrefixEvent: &events, Retention: Retention::WhileHeld,
+        Prefix: shared.lookup(owner(1), &prefix).unwrap(), Limit: Limit::HardQuota, OwnerQuota: OwnerQuota::NONE,
+        QuotaInfo: shared.quota(owner(1)).unwrap(), ForkError: kv.fork(&plan, Request::new(owner(2), P)).unwrap_err(),
+    }
+    kv.truncate(0).unwrap();
+    kv.own(P).unwrap();
+    kv.assume_written(P).unwrap();
+    kv.commit(P).unwrap();
+    see! { PublishError: kv.publish(&PrefixTokens::new(&text[1..]), Retention::default()).unwrap_err() }
 
     let mut handoff = hand_over();
     let transfers = handoff.outbound.pool().transfers();

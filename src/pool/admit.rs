@@ -12,11 +12,11 @@ use super::{Inner, PagePool, RecordKey, State, Status};
 use crate::admission::{Admitted, Barred, CapacityPlan, CapacityProof, Rejected, Request};
 use crate::error::{AdmitError, CapacityError, GrowError, Refused, RejectReason, ReserveError};
 use crate::id::OwnerId;
-use crate::lease::Core;
+use crate::lease::{Core, Lease};
 use crate::memory::{Lane, PageMemory};
 use crate::prefix::Prefix;
 use crate::quota::Limit;
-use crate::reservation::{Lease, Reservation};
+use crate::reservation::Reservation;
 use crate::sync::Ordering;
 
 impl<M: PageMemory> PagePool<M> {

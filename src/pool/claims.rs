@@ -11,10 +11,10 @@ use super::PagePool;
 use crate::admission::{CapacityProof, Request};
 use crate::claims::{Claims, Mismatch, Standing};
 use crate::error::AdmitError;
-use crate::lease::Core;
+use crate::lease::{Core, Lease};
 use crate::memory::PageMemory;
 use crate::pool::Inner;
-use crate::reservation::{Extents, Lease, Reservation};
+use crate::reservation::{Extents, Reservation};
 
 /// Names a request across tries: the caller's own number and the time after which nobody will ask again.
 ///

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use super::{Inner, PagePool, State, Status};
 use crate::error::{PublishError, ReadError, TicketError};
 use crate::id::OwnerId;
-use crate::lease::Core;
+use crate::lease::{Core, Lease};
 use crate::memory::PageMemory;
 use crate::prefix::{Chain, Namespace, PageNames, Parent, Prefix, PrefixTokens, Retention};
-use crate::reservation::Lease;
 use crate::stamp::PageState;
 
 /// Pages hashed, then looked at under one lock.

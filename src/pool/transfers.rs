@@ -8,8 +8,9 @@ use std::num::NonZeroU64;
 use super::{Inner, PagePool, RecordKey, State};
 use crate::error::TransferError;
 use crate::id::TransferId;
+use crate::lease::Lease;
 use crate::memory::PageMemory;
-use crate::reservation::{Lease, Reservation};
+use crate::reservation::Reservation;
 use crate::transfer::{MAX_SERVED, Serving, Side, Transfer, TransferInfo};
 
 impl<M: PageMemory> PagePool<M> {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use crate::id::OwnerId;
+use crate::lease::Lease;
 use crate::memory::PageMemory;
 use crate::pool::PagePool;
-use crate::reservation::Lease;
 
 /// How many pages of a reservation are in the index, from the first on, and the entry of the last of them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
