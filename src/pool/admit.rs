@@ -305,29 +305,41 @@ impl<M: PageMemory> Inner<M> {
         request: &Request,
         needed_pages: u64,
     ) -> Result<(), Refusal> {
-        if state.suspended {
-            return Err(Refusal::Suspended);
+        let answer = proof.check(request.max_tokens, state.epoch, || self.usable(state));
+        if answer.is_ok() && !state.suspended && needed_pages <= state.hard_quota(request.owner) {
+            return Ok(());
         }
-        let reason = match proof.check(request.max_tokens, state.epoch, || self.usable(state)) {
-            Ok(()) if needed_pages <= state.hard_quota(request.owner) => return Ok(()),
-            Ok(()) => {
-                let (asked_tokens, max_request_tokens) = (request.max_tokens, proof.plan.max_request_tokens());
-                let (usable_pages, limit) = (state.hard_quota(request.owner), Limit::HardQuota);
-                RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
-            }
-            Err(Barred::AskedForNothing) => RejectReason::ZeroTokens,
-            Err(Barred::NeverFits { usable_pages }) => {
-                let (asked_tokens, max_request_tokens) = (request.max_tokens, proof.plan.max_request_tokens());
-                let limit = Limit::Pool;
-                RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
-            }
-            Err(Barred::ProofVoid { usable_pages }) => {
+        Err(self.refuse_at_gate(state, proof, request, needed_pages, answer.err()))
+    }
+
+    /// Says what the gate does not let a request through for.
+    #[cold]
+    fn refuse_at_gate(
+        &self,
+        state: &mut State,
+        proof: &CapacityProof,
+        request: &Request,
+        needed_pages: u64,
+        barred: Option<Barred>,
+    ) -> Refusal {
+        if state.suspended {
+            return Refusal::Suspended;
+        }
+        let never_fits = |usable_pages, limit| {
+            let (asked_tokens, max_request_tokens) = (request.max_tokens, proof.plan.max_request_tokens());
+            RejectReason::NeverFits { asked_tokens, needed_pages, max_request_tokens, usable_pages, limit }
+        };
+        let reason = match barred {
+            None => never_fits(state.hard_quota(request.owner), Limit::HardQuota),
+            Some(Barred::AskedForNothing) => RejectReason::ZeroTokens,
+            Some(Barred::NeverFits { usable_pages }) => never_fits(usable_pages, Limit::Pool),
+            Some(Barred::ProofVoid { usable_pages }) => {
                 let (proof_epoch, epoch, required_pages) = (proof.epoch, state.epoch, proof.required_pages);
-                return Err(Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages });
+                return Refusal::ProofVoid { proof_epoch, epoch, required_pages, usable_pages };
             }
         };
         state.totals.rejected += 1;
-        Err(Refusal::Rejected(reason))
+        Refusal::Rejected(reason)
     }
 
     /// Refuses what would bring an owner past its hard quota now.

@@ -15,7 +15,8 @@ use crate::memory::PageMemory;
 use crate::prefix::{Chain, Namespace, PageNames, Parent, Prefix, PrefixTokens, Retention};
 use crate::stamp::PageState;
 
-/// Pages hashed, then looked at under one lock.
+/// Pages hashed, then looked at under one lock: at first, so that a miss is cheap, and at the most.
+const FIRST_BATCH: u32 = 4;
 const BATCH: u32 = 64;
 
 impl<M: PageMemory> PagePool<M> {
@@ -38,7 +39,8 @@ impl<M: PageMemory> PagePool<M> {
         let mut names = PageNames::new(inner.page_tokens(), prefix);
         let mut walk = Walk { namespace: Namespace::new(owner, prefix), parent: None, core: None, pages: 0 };
         loop {
-            names.hash(&inner.hashes, walk.pages..walk.pages.saturating_add(BATCH));
+            let batch = walk.pages.clamp(FIRST_BATCH, BATCH);
+            names.hash(&inner.hashes, walk.pages..walk.pages.saturating_add(batch));
             if names.is_empty() || !inner.walk_on(&mut walk, &names) {
                 break;
             }

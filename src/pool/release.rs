@@ -171,9 +171,8 @@ impl<M: PageMemory> Inner<M> {
     #[inline]
     fn end_letting_go(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         state.live -= leaving.released.pages;
-        while let Some(page) = state.just_cached.pop() {
-            // The last page of a prefix is the oldest, so that it goes before what it continues.
-            state.index.cache(page);
+        if !state.just_cached.is_empty() {
+            state.list_just_cached();
         }
         state.totals.pages_released += leaving.released.pages;
         hazard::pages_announced(self.identity.pool, &mut state.announced);

@@ -11,6 +11,17 @@ use super::{Inner, State};
 use crate::memory::PageMemory;
 use crate::stamp::PageState;
 
+impl State {
+    /// Lists the pages that became cached in the release at hand. The last page of a prefix counts as the oldest, so that it
+    /// goes before what it continues.
+    #[cold]
+    pub(super) fn list_just_cached(&mut self) {
+        while let Some(page) = self.just_cached.pop() {
+            self.index.cache(page);
+        }
+    }
+}
+
 impl<M: PageMemory> Inner<M> {
     /// Says whether a page has room for one more holder or ticket.
     pub(super) fn has_room(&self, page: u32) -> bool {

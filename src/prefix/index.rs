@@ -261,7 +261,9 @@ impl Index {
         if !extras.is_empty() {
             self.extras.insert(page, extras.into());
         }
-        if let Some(root) = self.roots.get_mut(&parent.id).filter(|_| parent.is_root) {
+        if parent.is_root
+            && let Some(root) = self.roots.get_mut(&parent.id)
+        {
             root.entries += 1;
         }
         let mut entry = Entry { id: Some(id), parent: parent.id.get(), hash, ..EMPTY };
