@@ -49,8 +49,11 @@
 //!     │           comes back           │                   │                  quarantined while a guard,
 //!     └────reject───▶ Rejected ◀─reject┴────────reject─────┘                  a borrow or a ticket holds it
 //!                    (terminal)                                                          │
-//!                                                            free ◀── zeroed ◀── cleaning ◀
+//!                                                            free ◀── zeroed ◀── cleaning ◀ evict ◀ cached ◀── published
 //! ```
+//!
+//! A reservation's full pages can be [published](Reservation::publish): then they stay when it is released, cached, until a
+//! request of the same owner [finds](PagePool::lookup) them or their room is needed.
 //!
 //! # The contract
 //!
@@ -71,8 +74,8 @@
 //!
 //! # What it costs
 //!
-//! 28 bytes per page of the memory (24 of stamp, 4 in the free list; at most 1 more under [`Placement::Contiguous`]), and 4 to 8
-//! more while a reservation holds it; one short lock per reserve and release, none per read. `cargo bench --bench bars` measures all of it beside plain structures.
+//! 28 bytes per page of the memory (24 of stamp, 4 in the free list; at most 1 more under [`Placement::Contiguous`]), 4 to 8
+//! more while a reservation holds it, and while it is published at most 44 and its token ids; one short lock per reserve and release, none per read. `cargo bench --bench bars` measures all of it beside plain structures.
 //!
 //! # Features
 //!
@@ -104,7 +107,8 @@
 //!
 //! # Where to look
 //!
-//! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`error`] what each error means for retry, HTTP and
+//! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`PrefixTokens`] what is shared, [`OwnerQuota`] what an owner
+//! may have, [`error`] what each error means for retry, HTTP and
 //! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode, between pools and processes,
 //! [`SlotPool`] the slots of a game server, and [`game_servers`] the page for its authors, [`_design`] why it is built so.
 
