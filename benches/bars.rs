@@ -12,6 +12,7 @@ use rivals::race::{Bar, ROUNDS, median, race, report};
 use rivals::reading::{
     AcquireLoad, ByHandle, ByReservation, HazardFloor, MutexSlotmapGet, Pace, Pages, PinFloor, SlotmapGet,
 };
+use rivals::tables::{self, Form};
 use rivals::zeroing::{self, Cache, Kernel, Shape, Zeroer};
 
 fn main() {
@@ -22,6 +23,9 @@ fn main() {
     }
     if wants("reading") {
         reading();
+    }
+    if wants("tables") {
+        tables();
     }
     if wants("zeroing") {
         zeroing();
@@ -73,6 +77,25 @@ fn reading() {
         for ((name, _, bar), time) in works.iter().zip(&times) {
             report(&format!("    {name:<30} {time:>6.1} ns"), time / times[0], *bar);
         }
+    }
+}
+
+fn tables() {
+    println!("write a row of 1024 pages, in cache: ns per page");
+    let forms = [
+        ("block_table, from a reservation", Form::Block, Bar::AtMost(0.5)),
+        ("block_table, from handles", Form::BlockOfHandles, Bar::AtMost(1.5)),
+        ("kv_indices, from a reservation", Form::Csr, Bar::AtMost(0.5)),
+        ("with generations, from a reservation", Form::Stamped, Bar::None),
+        ("block_table, nothing changed", Form::Update, Bar::None),
+    ];
+    let rows: Vec<tables::Row> =
+        [Form::Copy].into_iter().chain(forms.map(|(_, form, _)| form)).map(tables::Row::new).collect();
+    let works: Vec<&dyn Work> = rows.iter().map(|row| row as &dyn Work).collect();
+    let times = race(&works, 1);
+    for ((name, _, bar), time) in forms.iter().zip(&times[1..]) {
+        let what = format!("  {name}, {:.1} x a plain copy", time / times[0]);
+        report(&what, time / tables::PAGES as f64, *bar);
     }
 }
 

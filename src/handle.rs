@@ -172,6 +172,14 @@ impl<M> PageHandle<M> {
         self.raw.nonce()
     }
 
+    /// Says whether it names that life of a page of that pool.
+    #[inline]
+    pub(crate) const fn is_life_of(&self, identity: PoolIdentity, generation: u64) -> bool {
+        // Exclusive or: put together in one word first, the two halves would cost a double shift, which is slow.
+        let nonce = (identity.nonce as u64) << GENERATION_BITS;
+        self.raw.life ^ generation == nonce && self.raw.pool.get() == identity.pool.get()
+    }
+
     /// Packs the handle for C, C++, Python or the wire; never zero.
     ///
     /// From the low bit: page index 32, pool 32, generation 40, nonce 24.

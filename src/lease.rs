@@ -15,7 +15,8 @@ use crate::header::Header;
 use crate::id::OwnerId;
 use crate::memory::PageMemory;
 use crate::pool::{PagePool, RecordKey, Released};
-use crate::sync::{AtomicU32, Ordering};
+use crate::step::Exports;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Pages in the first chunk, two cache lines; each later chunk is as large as all before it.
 const FIRST_CHUNK: usize = 32;
@@ -31,6 +32,8 @@ pub(crate) struct PageList {
     first: AtomicU32,
     /// One past the last ordinal.
     len: AtomicU32,
+    /// How often an ordinal got another page, or lost its own.
+    changes: AtomicU64,
     chunks: [OnceLock<Chunk>; CHUNKS],
 }
 
@@ -56,7 +59,12 @@ const fn chunk_len(chunk: usize) -> usize {
 
 impl PageList {
     fn new() -> Self {
-        Self { first: AtomicU32::new(0), len: AtomicU32::new(0), chunks: [const { OnceLock::new() }; CHUNKS] }
+        Self {
+            first: AtomicU32::new(0),
+            len: AtomicU32::new(0),
+            changes: AtomicU64::new(0),
+            chunks: [const { OnceLock::new() }; CHUNKS],
+        }
     }
 
     // Relaxed throughout: see the module's words on who reads and who writes.
@@ -85,6 +93,7 @@ impl PageList {
 
     /// Lets an empty list begin at `first`; only under the pool's lock.
     pub(crate) fn begin_at(&self, first: u32) {
+        self.note_change();
         self.len.store(first, Ordering::Relaxed);
         self.first.store(first, Ordering::Relaxed);
     }
@@ -117,11 +126,24 @@ impl PageList {
         self.chunks[chunk].get()?.get(place).map(|page| page.load(Ordering::Relaxed))
     }
 
+    /// A number that rises whenever an ordinal gets another page, or loses its own but by sliding: as long as it stays, so do
+    /// the pages that were seen.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn note_change(&self) {
+        self.changes.store(self.changes() + 1, Ordering::Relaxed);
+    }
+
     /// Replaces the page at an ordinal below the length; only under the pool's lock.
     #[inline]
     pub(crate) fn set(&self, ordinal: u32, page: u32) {
         let (chunk, place) = locate(ordinal as usize);
         self.chunk(chunk)[place].store(page, Ordering::Relaxed);
+        self.note_change();
     }
 
     /// Appends `pages`; only under the pool's lock.
@@ -144,6 +166,7 @@ impl PageList {
     #[inline]
     pub(crate) fn truncate(&self, len: u32) {
         let len = len.min(self.len());
+        self.note_change();
         self.first.store(self.first().min(len), Ordering::Relaxed);
         self.len.store(len, Ordering::Relaxed);
     }
@@ -183,11 +206,19 @@ pub(crate) struct Core {
     /// Open write tickets on pages of this reservation, and lanes that wait for some of them to be clean. Reads look at
     /// each page only while there are some.
     pub(crate) off_limits: AtomicU32,
+    /// Tokens that steps are writing.
+    pub(crate) exports: Exports,
 }
 
 impl Core {
     pub(crate) fn new(key: RecordKey) -> Self {
-        Self { key, header: Header::new(), pages: PageList::new(), off_limits: AtomicU32::new(0) }
+        Self {
+            key,
+            header: Header::new(),
+            pages: PageList::new(),
+            off_limits: AtomicU32::new(0),
+            exports: Exports::default(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@
 //! | attention over unwritten pages | `reserved >= written >= committed`; a read past what is written is [`ReadError::Unwritten`] |
 //! | a wrong table of pages in front of a kernel | `memory::cuda`: the device compares page, generation and owner before attention reads |
 //! | pages with their last tenant's bytes | release bumps the generation at once, and zeroes before anyone else has the page |
-//! | pages freed under a writer | [tickets](TicketId) and guards quarantine; time frees nothing |
+//! | pages freed under a writer | [tickets](TicketId), [steps](Step) and guards quarantine; time frees nothing |
 //!
 //! # Example
 //!
@@ -65,9 +65,9 @@
 //! never wraps. Handles of another process image are refused with probability 1 - 2^-56. A handle is no capability: reads
 //! name the owner too.
 //!
-//! **Taken on trust:** [`Reservation::assume_written`] (a lie shows zeros or the owner's own older bytes), and behind `unsafe`:
-//! the end of tickets (or, said when one is given, which process has it: then the kernel tells its end), foreign planes, raw
-//! addresses.
+//! **Taken on trust:** [`Reservation::assume_written`] and [`Reservation::wrote`] (a lie shows zeros or the owner's own older bytes), and behind `unsafe`:
+//! the end of steps and tickets (or, said when a ticket is given, which process has it: then the kernel tells its end), foreign
+//! planes, raw addresses.
 //!
 //! **Out of scope:** timing channels of prefix sharing inside one owner, other processes on the same device memory, code that
 //! lies where it is trusted.
@@ -109,7 +109,7 @@
 //!
 //! [`PagePool`] is the pool, [`Reservation`] the pages of a request, [`PrefixTokens`] what is shared, [`OwnerQuota`] what an owner
 //! may have, [`error`] what each error means for retry, HTTP and
-//! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`handoff`] prefill to decode, between pools and processes,
+//! operators, [`geometry`] the layouts of KV caches, [`memory`] how to bring a memory of one's own, [`table`] what kernels are given, [`handoff`] prefill to decode, between pools and processes,
 //! [`SlotPool`] the slots of a game server, and [`game_servers`] the page for its authors, [`_design`] why it is built so.
 
 mod access;
@@ -117,6 +117,7 @@ mod admission;
 mod claims;
 mod config;
 pub mod error;
+mod export;
 mod filling;
 mod free_list;
 mod free_runs;
@@ -136,7 +137,9 @@ mod reservation;
 mod reshape;
 mod slots;
 mod stamp;
+mod step;
 mod sync;
+pub mod table;
 mod ticket;
 mod transfer;
 mod walk;
@@ -150,9 +153,9 @@ pub use access::{PageGuard, PageView, ReadGuard};
 pub use admission::{Admitted, CapacityPlan, CapacityProof, Rejected, Request};
 pub use config::{CleanMode, OwnPages, Placement, PoolConfig};
 pub use error::{
-    AdmitError, AuditError, CapacityError, ConfigError, Error, ExtentError, ForkError, GrowError, PublishError,
-    ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, SlotClaimError, SlotError, SuspendError,
-    TicketError, TransferError, WriteError,
+    AdmitError, AuditError, CapacityError, ConfigError, Error, ExportError, ExtentError, ForkError, GrowError,
+    PublishError, ReadError, Refused, RejectReason, ReleaseError, ReserveError, ResizeError, RowError, SlotClaimError,
+    SlotError, StepError, SuspendError, TableError, TicketError, TransferError, WriteError,
 };
 pub use geometry::{PageGeometry, Plane};
 pub use handle::PageHandle;
@@ -167,7 +170,7 @@ pub use memory::{ForeignMemory, HeldMemory, HolderProcess, HostMemory, NullMemor
 pub use plane_writer::PlaneWriter;
 pub use pool::{
     ClaimError, ClaimToken, CloseError, EraseReceipt, Maintained, PagePool, PoolStats, Reclaimed, Released, Resized,
-    Scrubber, Suspended,
+    RoomId, Scrubber, Suspended,
 };
 pub use prefix::{Prefix, PrefixEvent, PrefixExtra, PrefixKey, PrefixTokens, Retention};
 pub use quota::{Limit, OwnerQuota, QuotaInfo};
@@ -177,6 +180,7 @@ pub use slots::{
     SlotStats, ValueRefused, Visited, Whose, ZeroBytes,
 };
 pub use stamp::PageState;
+pub use step::{Step, StepEnd, StepId, StepInfo, StepLoss};
 pub use ticket::{Access, HolderId, TicketId, TicketInfo};
 pub use transfer::{Side, TransferInfo};
 

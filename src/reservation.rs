@@ -286,6 +286,11 @@ impl<M: PageMemory> Reservation<M> {
         Ok(WriteBorrow::again(self.borrow()?, tokens))
     }
 
+    /// Counts tokens as written whose pages say so.
+    pub(crate) const fn set_written(&mut self, to_tokens: u64) {
+        self.extents.written = to_tokens;
+    }
+
     /// Counts tokens as written and committed whose pages were published.
     pub(crate) fn filled(mut self, to_tokens: u64) -> Self {
         self.extents.written = to_tokens;
@@ -312,39 +317,13 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     fn writable(&self, tokens: u64) -> Result<Range<u64>, WriteError> {
+        self.check_not_exported()?;
         let (written, reserved_tokens) = (self.extents.written, self.extents.reserved);
         let to_tokens = written.saturating_add(tokens);
         if to_tokens > reserved_tokens {
             return Err(WriteError::PastReserved { to_tokens, reserved_tokens });
         }
         Ok(written..to_tokens)
-    }
-
-    /// Takes the caller's word that an outside kernel wrote the tokens up to `to_tokens`. [`own`](Self::own) makes sure before
-    /// the kernel runs that nobody else sees what it writes.
-    ///
-    /// A lie shows zeros, or this owner's own older bytes: a wrong answer, never another tenant's text.
-    ///
-    /// # Errors
-    ///
-    /// The reservation is unchanged.
-    ///
-    /// - [`ExtentError::PastReserved`], [`ExtentError::Backward`].
-    /// - [`ExtentError::Busy`]: a write ticket is open; end it first.
-    /// - [`ExtentError::Shared`]: a page is shared or published; what stood there before the rollback is in it still.
-    /// - [`ExtentError::Revoked`].
-    pub fn assume_written(&mut self, to_tokens: u64) -> Result<(), ExtentError> {
-        let Extents { reserved: reserved_tokens, written: now_tokens, .. } = self.extents;
-        if to_tokens > reserved_tokens {
-            return Err(ExtentError::PastReserved { to_tokens, reserved_tokens });
-        }
-        if to_tokens < now_tokens {
-            return Err(ExtentError::Backward { to_tokens, now_tokens });
-        }
-        self.move_written(now_tokens..to_tokens, true)?;
-        self.pool().inner.state.lock().totals.assumed_tokens += to_tokens - now_tokens;
-        self.extents.written = to_tokens;
-        Ok(())
     }
 
     /// Accepts the tokens up to `to_tokens`. Only these are sealed, published and offered.
@@ -379,6 +358,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`ExtentError::Upward`]: more than is written.
     /// - [`ExtentError::Slid`]: a window slid past there.
+    /// - [`ExtentError::Exported`]: a step writes tokens behind.
     /// - [`ExtentError::Busy`]: a write ticket is open on a page concerned.
     /// - [`ExtentError::Revoked`].
     pub fn truncate(&mut self, to_tokens: u64) -> Result<(), ExtentError> {
@@ -387,6 +367,7 @@ impl<M: PageMemory> Reservation<M> {
             return Err(ExtentError::Upward { to_tokens, written_tokens });
         }
         self.check_not_slid(to_tokens)?;
+        self.check_not_exported()?;
         self.move_written(to_tokens..written_tokens, false)?;
         self.extents.written = to_tokens;
         self.extents.committed = self.extents.committed.min(to_tokens);
@@ -395,7 +376,7 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Sets the written extent of each page that the tokens touch: to their end, or back to their beginning.
-    fn move_written(&self, tokens: Range<u64>, forward: bool) -> Result<(), ExtentError> {
+    pub(crate) fn move_written(&self, tokens: Range<u64>, forward: bool) -> Result<(), ExtentError> {
         let _borrow = self.borrow().map_err(|_| ExtentError::Revoked)?;
         let inner = &self.lease.pool().inner;
         let pages = &self.lease.core().pages;
@@ -438,6 +419,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`ExtentError::PastWritten`]: tokens that are written would be cut off; truncate first.
     /// - [`ExtentError::PastReserved`]: more than is reserved.
+    /// - [`ExtentError::Exported`]: a step writes tokens behind those written.
     /// - [`ExtentError::Revoked`].
     pub fn shrink(&mut self, to_tokens: u64) -> Result<Released, ExtentError> {
         let Extents { reserved: reserved_tokens, written: written_tokens, .. } = self.extents;
@@ -447,6 +429,7 @@ impl<M: PageMemory> Reservation<M> {
         if to_tokens < written_tokens {
             return Err(ExtentError::PastWritten { to_tokens, written_tokens });
         }
+        self.check_not_exported()?;
         let released = self.lease.pool().inner.shrink(&self.lease, to_tokens).ok_or(ExtentError::Revoked)?;
         self.extents.reserved = to_tokens;
         self.extents.max = to_tokens;
@@ -544,7 +527,7 @@ impl<M: PageMemory> Reservation<M> {
     /// Nothing was pinned.
     ///
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
-    /// - [`TicketError::Busy`]: somebody reads a page.
+    /// - [`TicketError::Busy`]: somebody reads a page, or a step writes it.
     /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
     /// - [`TicketError::Slid`]: a window slid past a page.
     /// - [`TicketError::TooMany`]: 65,534 tickets and further holders are on a page.
@@ -555,6 +538,7 @@ impl<M: PageMemory> Reservation<M> {
         holder: HolderId,
         deadline_ns: Option<u64>,
     ) -> Result<TicketId, TicketError> {
+        self.check_no_kernel_on(&pages)?;
         self.lease.pool().inner.pin(&self.lease, pages, Access::Write, holder, deadline_ns)
     }
 

@@ -128,6 +128,13 @@ impl StampWord {
         self.0 & READABLE_MASK == Self::new(generation, PageState::Live).0
     }
 
+    /// The generation as a number, if a handle of that generation may read.
+    #[inline]
+    pub(crate) const fn readable_generation(self) -> Option<u64> {
+        let flags = self.0 & READABLE_MASK & ((1 << GENERATION_SHIFT) - 1);
+        if flags == (PageState::Live as u64) << STATE_SHIFT { Some(self.0 >> GENERATION_SHIFT) } else { None }
+    }
+
     /// A device still cleans the page behind a fence that its lane waits for; the host keeps off.
     #[inline]
     pub(crate) const fn is_pending(self) -> bool {
@@ -427,6 +434,12 @@ impl PageMeta {
     pub(crate) fn owner(&self) -> Option<OwnerId> {
         // Acquire, paired with the Release of `clear_owner`.
         OwnerId::new(self.owner.load(Ordering::Acquire))
+    }
+
+    /// As [`owner`](Self::owner), of one that is named.
+    #[inline]
+    pub(crate) fn is_owned_by(&self, owner: OwnerId) -> bool {
+        self.owner.load(Ordering::Acquire) == owner.get()
     }
 
     #[inline]

@@ -1,12 +1,14 @@
 //! What allocates nothing once it is warm: counted on this thread's heap, in release and debug builds alike.
+#![expect(unsafe_code, reason = "ends steps")]
 
 use std::alloc::System;
 
 use pagestamp::geometry::{Dtype, ElementFormat, HeadCache, HeadOrder, KvLayout, ModelLayout, Slice};
 use pagestamp::handoff::{self, Regions, Route, Stretch};
+use pagestamp::table::{BlockTable, CsrTable, RowMark, SlotMapping, StampedEntry, StampedTable, TableRow, TokenTable};
 use pagestamp::{
-    CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PagePool, Placement, Plane, PoolConfig, Request,
-    Reservation, SlotConfig, SlotPool, Whose,
+    CapacityPlan, CapacityProof, HostMemory, OwnerId, PageGeometry, PageHandle, PagePool, Placement, Plane, PoolConfig,
+    Request, Reservation, SlotConfig, SlotPool, Whose,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -98,6 +100,50 @@ fn count_segments() {
     assert_eq!(segments.len(), 4 * 200);
 }
 
+/// Tables of 200 pages, from a reservation and from handles.
+fn count_tables(pool: &PagePool<HostMemory>, kv: &Reservation<HostMemory>, handles: &[PageHandle<HostMemory>]) {
+    let (mut cells, mut lens, mut indptr) = (vec![0_i32; 200], [0_i32; 1], [0_i32; 2]);
+    let mut entries = vec![StampedEntry::default(); 200];
+    let (mut offsets, mut owners) = ([0_u32; 2], [0_u64; 1]);
+    let mut tokens = vec![0_i32; MAX_TOKENS as usize];
+    let mut mark = RowMark::default();
+    let tables = allocations_of(|| {
+        for row in [kv.row(MAX_TOKENS), TableRow::of_handles(owner(), handles, MAX_TOKENS)] {
+            let mut table = BlockTable::new(pool, &mut cells, 200, &mut lens).expect("shape");
+            table.push(row).expect("written");
+            table.update(0, row, &mut mark).expect("written");
+            let mut table = CsrTable::new(pool, &mut indptr, &mut cells, &mut lens).expect("shape");
+            table.push(row).expect("written");
+            let mut table = TokenTable::new(pool, &mut tokens, MAX_TOKENS as usize).expect("shape");
+            table.push(row).expect("written");
+            let mut table = StampedTable::new(pool, &mut entries, &mut offsets, &mut owners).expect("shape");
+            table.push(row).expect("written");
+        }
+    });
+    assert_eq!(tables, 0, "tables");
+}
+
+/// A step of an engine: two at once, tokens that they write, a release under both, and their ends.
+fn count_steps(pool: &PagePool<HostMemory>, proof: &CapacityProof) {
+    let mut slots = [0_i64; 32];
+    let steps = allocations_of(|| {
+        let (first, second) = (pool.open_step(), pool.open_step());
+        let mut kv = reserve(pool, proof, 100);
+        kv.export(&first, 20).expect("reserved");
+        kv.export(&second, 2).expect("reserved");
+        let mut table = SlotMapping::new(pool, &mut slots).expect("shape");
+        table.push(&kv, &first).expect("exported");
+        table.push(&kv, &second).expect("exported");
+        kv.wrote(&first).expect("exported");
+        kv.release();
+        for step in [first, second] {
+            // SAFETY: (1) nothing was launched.
+            unsafe { pool.end_step(step) }.expect("open");
+        }
+    });
+    assert_eq!(steps, 0, "a step, and a release under it");
+}
+
 fn count_under(placement: Placement) {
     let (pool, proof) = pool(placement);
     let bytes = vec![0xA5; (MAX_TOKENS * TOKEN_BYTES) as usize];
@@ -156,6 +202,10 @@ fn count_under(placement: Placement) {
         guard.copy(0, &mut out).expect("fits");
     });
     assert_eq!(by_reservation, 0, "read by reservation");
+
+    let handles: Vec<_> = kv.handles().collect();
+    count_tables(&pool, &kv, &handles);
+    count_steps(&pool, &proof);
 
     kv.release();
     let stale = allocations_of(|| assert!(pool.read(owner(), handle).is_err()));

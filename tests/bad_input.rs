@@ -501,7 +501,7 @@ fn busy_pages_refuse_and_leave_pool_unchanged() {
         assert!(matches!(s.mine.writer(1), Err(WriteError::Busy { page: p }) if p == page));
         assert_eq!(s.mine.assume_written(21), Err(ExtentError::Busy { page }));
         assert_eq!(s.mine.truncate(17), Err(ExtentError::Busy { page }));
-        assert!(matches!(s.pool.suspend(), Err(SuspendError::Busy { promised_pages: 0, tickets: 1 })));
+        assert!(matches!(s.pool.suspend(), Err(SuspendError::Busy { promised_pages: 0, tickets: 1, steps: 0 })));
     });
     // SAFETY: (1): nobody writes under the ticket.
     unsafe { stage.pool.ticket_done(ticket) }.unwrap();
@@ -573,7 +573,7 @@ fn a_resize_below_what_is_live_or_promised_is_pending_and_no_page_moves() {
 fn a_suspended_pool_refuses_by_name() {
     let Stage { pool, proof, mut mine, .. } = Stage::new();
     let admitted = pool.admit(&proof, Request::new(owner(3), P)).unwrap();
-    assert_eq!(pool.suspend(), Err(SuspendError::Busy { promised_pages: 1, tickets: 0 }));
+    assert_eq!(pool.suspend(), Err(SuspendError::Busy { promised_pages: 1, tickets: 0, steps: 0 }));
     drop(admitted);
     pool.suspend().unwrap();
     let AdmitError::Suspended { request } = pool.admit(&proof, Request::new(owner(3), P)).unwrap_err() else {

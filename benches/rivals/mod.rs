@@ -5,6 +5,7 @@
 pub(crate) mod exchange;
 pub(crate) mod race;
 pub(crate) mod reading;
+pub(crate) mod tables;
 pub(crate) mod zeroing;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

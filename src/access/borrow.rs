@@ -22,6 +22,10 @@ impl<'a, M: PageMemory> Borrow<'a, M> {
         core.header.borrow()?;
         Ok(Self { inner, core })
     }
+
+    pub(crate) const fn core(&self) -> &'a Core {
+        self.core
+    }
 }
 
 impl<M: PageMemory> Drop for Borrow<'_, M> {

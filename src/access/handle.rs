@@ -40,7 +40,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// The error for a handle whose page was live and was not found to be `owner`'s.
     #[cold]
-    fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId, word: StampWord) -> ReadError {
+    pub(crate) fn not_owned(&self, handle: &PageHandle<M>, owner: OwnerId, word: StampWord) -> ReadError {
         let (page, asked_owner) = (handle.index(), owner);
         match self.meta(page).owner() {
             Some(_) => ReadError::ForeignOwner { page, asked_owner },
@@ -268,7 +268,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
     ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
-    ///    reclaimed. On a device whatever stands by then in a lane that the memory was told of counts as stopped for a
+    ///    reclaimed; for tokens that are [pending](crate::Reservation::export) under a step, when that step ends. On a device whatever stands by then in a lane that the memory was told of counts as stopped for a
     ///    release, and for readers on that lane.
     /// 2. It calls neither `clean`, `decommit` nor `commit`.
     #[must_use]

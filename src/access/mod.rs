@@ -17,6 +17,7 @@ mod borrow;
 mod handle;
 mod in_place;
 mod raw;
+mod steps;
 mod view;
 mod write;
 

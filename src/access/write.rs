@@ -10,7 +10,7 @@ use crate::geometry::{PageGeometry, PlaneWindow};
 use crate::lease::Core;
 use crate::memory::{HostBytes, MemoryError, PageMemory, Span};
 use crate::pool::Inner;
-use crate::stamp::StampWord;
+use crate::stamp::{Extent, OffLimits, StampWord};
 use crate::sync::Ordering;
 
 /// The right to write some unwritten tokens of a reservation: a counted borrow of a reservation that the caller has
@@ -20,10 +20,38 @@ pub(crate) struct WriteBorrow<'a, M: PageMemory> {
     pub(super) tokens: Range<u64>,
 }
 
+/// Who writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Host,
+    /// A kernel, behind one that writes the tokens in front, or not.
+    Step {
+        chained: bool,
+    },
+}
+
+impl By {
+    /// Says whether a page is off limits to this writer. A kernel runs in the lane that waits for the page to be clean; but what
+    /// is kept of it the host cannot move yet.
+    fn minds(self, why: OffLimits, extent: Extent) -> bool {
+        self == Self::Host || why != OffLimits::Pending || extent.high() > 0
+    }
+}
+
 impl<'a, M: PageMemory> WriteBorrow<'a, M> {
     /// Prepares the pages of `tokens`, which begin at the written extent and end within the reservation: nobody outside
     /// writes them, no reader has seen what will be rewritten, and what will be written is noted for cleaning.
     pub(crate) fn prepare(borrow: Borrow<'a, M>, tokens: Range<u64>) -> Result<Self, WriteError> {
+        Self::prepare_for(&borrow, tokens.clone(), By::Host)?;
+        Ok(Self { borrow, tokens })
+    }
+
+    /// As [`prepare`](Self::prepare), for a kernel that writes them under a step: `chained` behind tokens that one writes already.
+    pub(crate) fn prepare_for_step(borrow: Borrow<'a, M>, tokens: Range<u64>, chained: bool) -> Result<(), WriteError> {
+        Self::prepare_for(&borrow, tokens, By::Step { chained })
+    }
+
+    fn prepare_for(borrow: &Borrow<'a, M>, tokens: Range<u64>, by: By) -> Result<(), WriteError> {
         let (inner, core) = (borrow.inner, borrow.core);
         let page_tokens = u64::from(inner.page_tokens());
         let ordinals = (tokens.start / page_tokens) as u32..tokens.end.div_ceil(page_tokens) as u32;
@@ -33,13 +61,17 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
         for ordinal in ordinals.clone() {
             let word = page_word(inner, core, ordinal);
             let Some((page, word)) = word else { continue };
-            if let Some(why) = word.off_limits() {
+            if let Some(why) = word.off_limits().filter(|why| by.minds(*why, inner.meta(page).extent())) {
                 return Err(WriteError::off_limits(page, why));
             }
         }
         let rewritten = |ordinal| {
             let (page, word) = page_word(inner, core, ordinal)?;
             let from = tokens.start.saturating_sub(u64::from(ordinal) * page_tokens) as u32;
+            if from > 0 && by == (By::Step { chained: true }) {
+                // The tokens before are being written: the page was made ready for that, and stays where it is.
+                return None;
+            }
             (word.is_kept() || inner.meta(page).extent().high() > from).then_some((ordinal, from))
         };
         let rewritten = ordinals.clone().filter_map(rewritten);
@@ -51,8 +83,12 @@ impl<'a, M: PageMemory> WriteBorrow<'a, M> {
             let end = (tokens.end - u64::from(ordinal) * page_tokens).min(page_tokens) as u32;
             let meta = inner.meta(page);
             meta.set_extent(meta.extent().with_high(end));
+            if by != By::Host {
+                // A kernel may write padding too.
+                meta.set_extent(meta.extent().whole());
+            }
         }
-        Ok(Self { borrow, tokens })
+        Ok(())
     }
 
     /// Takes the right again on tokens that [`prepare`](Self::prepare) prepared. Since then the holder kept the reservation

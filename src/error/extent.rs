@@ -59,6 +59,14 @@ pub enum WriteError {
         /// The page.
         page: u32,
     },
+    /// Tokens are pending under a step.
+    #[error("{step} writes tokens up to {to_tokens} or before; let it report them written or aborted first")]
+    Exported {
+        /// The first open step that writes.
+        step: crate::step::StepId,
+        /// Where the pending tokens end.
+        to_tokens: u64,
+    },
     /// A device is still cleaning the page.
     #[error("page {page} is still being cleaned by the device; try again after its fence")]
     Pending {
@@ -136,6 +144,14 @@ pub enum ExtentError {
     Busy {
         /// The page.
         page: u32,
+    },
+    /// Tokens are pending under a step.
+    #[error("{step} writes tokens up to {to_tokens} or before; let it report them written or aborted first")]
+    Exported {
+        /// The first open step that writes.
+        step: crate::step::StepId,
+        /// Where the pending tokens end.
+        to_tokens: u64,
     },
     /// The page has other holders, or its tokens are published, and an outside kernel is said to have written it.
     #[error("page {page} is shared or published: `own` a page of your own for the tokens before a kernel writes them")]

@@ -19,8 +19,14 @@
 //! | [`ReadError::Busy`], [`WriteError::Busy`] | yes, after the ticket ends | 503 | an outside writer or reader is still at work; see [`tickets`](crate::PagePool::tickets) and [`overdue_tickets`](crate::PagePool::overdue_tickets) for whose |
 //! | [`ReadError::Pending`], [`WriteError::Pending`], [`TicketError::Pending`] | yes, after the fence | 503 | a device is still cleaning the page |
 //! | [`ReadError::CleaningFailed`], [`WriteError::CleaningFailed`], [`TicketError::CleaningFailed`] | no; release and admit anew | 503 | the device fails: see `poisoned_pages` |
+//! | [`WriteError::Exported`], [`ExtentError::Exported`] | yes, after the step reported | 503 | none; an engine that meets it often forgets to report |
+//! | [`ExportError::NotFirst`], [`ExportError::TooMany`] | yes, after the first step reported | 500 | the engine reports out of order, or runs too far ahead |
+//! | [`ExportError`] (others) | by what is inside | 500 | the engine's count of tokens, or of its steps |
+//! | [`StepError`] | no | 500 | a step ended twice, or was revoked while its engine lived |
+//! | [`TableError::Row`] | by its [`RowError`] | 500 | the row that it names must not run: `Page` tells which page, and why |
+//! | [`TableError`] (others) | with larger buffers, or a pool with its own pages | 500 | the shapes of the engine's buffers |
 //! | [`WriteError::NoFreshPage`] | yes, when pages came back | 503 | a reader pins a page that is rewritten; give the pool headroom |
-//! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
+//! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy` and `Exported`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
 //! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |
 //! | [`GrowError::Revoked`], [`WriteError::Revoked`] | no; ask anew | 503 | the owner was reclaimed, erased or the pool suspended |
 //! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
@@ -66,6 +72,8 @@ mod extent;
 mod pool;
 mod prefix;
 mod slot;
+mod step;
+mod table;
 
 use thiserror::Error;
 
@@ -83,6 +91,8 @@ pub use extent::{ExtentError, ReadError, WriteError};
 pub use pool::{AuditError, ConfigError, ReleaseError, ResizeError, SuspendError, TicketError, TransferError};
 pub use prefix::{ForkError, PublishError};
 pub use slot::{SlotClaimError, SlotError};
+pub use step::{ExportError, StepError};
+pub use table::{RowError, TableError};
 
 /// A call that was refused, with what it would have consumed: nothing is lost.
 ///
@@ -225,6 +235,15 @@ pub enum Error {
     /// Of a fork.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// Of a step.
+    #[error(transparent)]
+    Step(#[from] StepError),
+    /// Of a table.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// Of tokens that a step writes.
+    #[error(transparent)]
+    Export(#[from] ExportError),
     /// Of a resize.
     #[error(transparent)]
     Resize(#[from] ResizeError),

@@ -205,13 +205,17 @@ pub enum ResizeError {
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SuspendError {
-    /// Admissions wait for their pages, or tickets are open. Pool unchanged.
-    #[error("{promised_pages} pages are promised to admissions and {tickets} tickets are open; end those first")]
+    /// Admissions wait for their pages, or tickets or steps are open. Pool unchanged.
+    #[error(
+        "{promised_pages} pages are promised to admissions, {tickets} tickets and {steps} steps are open; end those first"
+    )]
     Busy {
         /// Pages promised to admissions that hold none yet.
         promised_pages: u64,
         /// Open tickets.
         tickets: u64,
+        /// Open steps.
+        steps: u64,
     },
     /// The memory refused; the pool stays as it is.
     #[error(transparent)]
@@ -298,6 +302,16 @@ pub enum AuditError {
         state: PageState,
         /// Whether a lookup finds it.
         published: bool,
+    },
+    /// Pages wait for steps that have ended, or are counted wrongly.
+    #[error("{waiting} pages wait for {open} open steps, {counted} are counted")]
+    Steps {
+        /// Pages that wait.
+        waiting: u64,
+        /// What the count says.
+        counted: u64,
+        /// Steps that are open.
+        open: u64,
     },
     /// What an owner with a quota has differs from the walk.
     #[error("owner {owner}: {counted} pages counted against its quota, {found} found")]

@@ -103,7 +103,7 @@ impl ForeignMemory {
     ///    within one allocation, and initialised.
     /// 2. Until then, whoever else reads or writes bytes of a page does so only as the holder of that page,
     ///    by the rules of the pool that the memory is given to: not before the page is handed out, not
-    ///    after it is released, and ordered with this library's own accesses (joined, synchronised with the
+    ///    after it is released (nor, under a step that was open then, after that step's end), and ordered with this library's own accesses (joined, synchronised with the
     ///    device). A reader or writer that breaks this breaks isolation, and no check can see it.
     pub unsafe fn new(geometry: PageGeometry, max_pages: u32, planes: &[ForeignPlane]) -> Result<Self, MemoryError> {
         let hosts = check(&geometry, max_pages, planes)?;

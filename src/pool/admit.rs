@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::state::Pending;
-use super::{Inner, PagePool, RecordKey, State, Status};
+use super::{Inner, PagePool, RecordKey, State, StateGuard, Status};
 use crate::admission::{Admitted, Barred, CapacityPlan, CapacityProof, Rejected, Request};
 use crate::error::{AdmitError, CapacityError, GrowError, Refused, RejectReason, ReserveError};
 use crate::id::OwnerId;
@@ -245,7 +243,7 @@ impl<M: PageMemory> Inner<M> {
         request: &Request,
         now: u64,
         held: u64,
-    ) -> Result<(MutexGuard<'_, State>, u64), Refusal> {
+    ) -> Result<(StateGuard<'_>, u64), Refusal> {
         if proof.pool != self.identity.pool {
             return Err(Refusal::ForeignProof { proof: *proof, pool: self.identity.pool });
         }
@@ -264,12 +262,12 @@ impl<M: PageMemory> Inner<M> {
     #[cold]
     fn find_room<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: StateGuard<'a>,
         proof: &CapacityProof,
         request: &Request,
         needed_pages: u64,
         now: u64,
-    ) -> Result<MutexGuard<'a, State>, Refusal> {
+    ) -> Result<StateGuard<'a>, Refusal> {
         while state.unpromised() < needed_pages {
             state = match self.gather(state, request.owner, needed_pages) {
                 Gathered::Some(state) => state,
@@ -356,7 +354,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Tries to bring pages back to `free`: quarantine, fences, zeroing of no more than what is missing, then eviction of no
     /// more than what is not on its way back already.
-    pub(super) fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>, owner: OwnerId, needed: u64) -> Gathered<'a> {
+    pub(super) fn gather<'a>(&'a self, mut state: StateGuard<'a>, owner: OwnerId, needed: u64) -> Gathered<'a> {
         self.poll_fences(&mut state);
         self.collect_quarantine(&mut state);
         if state.unpromised() >= needed {
@@ -375,11 +373,11 @@ impl<M: PageMemory> Inner<M> {
         if state.totals.clean_errors > errors { Gathered::Nothing(state) } else { Gathered::Some(state) }
     }
 
-    /// Evicts cached pages for an owner who needs `needed` pages. Pages behind fences come back by themselves, those in
-    /// quarantine perhaps never.
+    /// Evicts cached pages for an owner who needs `needed` pages. Pages behind fences and steps come back by themselves, others
+    /// in quarantine perhaps never.
     #[cold]
-    fn gather_cached<'a>(&'a self, mut state: MutexGuard<'a, State>, owner: OwnerId, needed: u64) -> Gathered<'a> {
-        let coming = state.unpromised() + state.cleaning();
+    fn gather_cached<'a>(&'a self, mut state: StateGuard<'a>, owner: OwnerId, needed: u64) -> Gathered<'a> {
+        let coming = state.unpromised() + state.coming_surely();
         let before = state.index.cached();
         let leaving = self.evict_for(&mut state, owner, needed, needed.saturating_sub(coming));
         if !leaving.batch.is_empty() {
@@ -545,14 +543,14 @@ impl<M: PageMemory> Inner<M> {
 /// What an attempt to bring pages back gave.
 pub(super) enum Gathered<'a> {
     /// Something changed: look again.
-    Some(MutexGuard<'a, State>),
+    Some(StateGuard<'a>),
     /// Nothing more is to be had now.
-    Nothing(MutexGuard<'a, State>),
+    Nothing(StateGuard<'a>),
 }
 
 impl<'a> Gathered<'a> {
     /// The lock, for a caller that looks for itself.
-    pub(super) fn into_state(self) -> MutexGuard<'a, State> {
+    pub(super) fn into_state(self) -> StateGuard<'a> {
         match self {
             Self::Some(state) | Self::Nothing(state) => state,
         }

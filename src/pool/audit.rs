@@ -31,6 +31,7 @@ impl<M: PageMemory> PagePool<M> {
         inner.audit_kept(&state)?;
         inner.audit_quotas(&state)?;
         inner.audit_tickets(&state)?;
+        inner.audit_steps(&state)?;
         let (promised, free) = (state.promised, state.free.len() as u64);
         let of_records: u64 = state.records.values().map(|record| record.promised).sum();
         if promised > free || of_records != promised {
@@ -84,7 +85,7 @@ impl<M: PageMemory> Inner<M> {
                 PageState::Free => state.free.len() as u64,
                 PageState::Live => state.live,
                 PageState::Cached => state.index.cached(),
-                PageState::Quarantined => state.quarantined.len() as u64,
+                PageState::Quarantined => state.in_quarantine(),
                 PageState::Cleaning => state.cleaning(),
                 PageState::Parked => state.parked.len() as u64,
                 PageState::Retired => state.retired,
@@ -104,6 +105,7 @@ impl<M: PageMemory> Inner<M> {
         let mut fenced = state.fenced.iter().flat_map(|f| &f.pages);
         fenced.try_for_each(|page| stands(*page, PageState::Cleaning))?;
         state.quarantined.iter().try_for_each(|page| stands(*page, PageState::Quarantined))?;
+        state.steps.waiting().try_for_each(|page| stands(page, PageState::Quarantined))?;
         state.parked.iter().try_for_each(|page| stands(*page, PageState::Parked))?;
         state.index.cached_pages().try_for_each(|page| stands(page, PageState::Cached))?;
         let holders = count_holders(state);

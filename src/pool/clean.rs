@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::MutexGuard;
-
-use super::{Inner, PagePool, State};
+use super::{Inner, PagePool, State, StateGuard};
 use crate::config::CleanMode;
 use crate::error::ConfigError;
 use crate::memory::{CleanPage, Fence, FenceState, Heat, PageMemory};
@@ -33,7 +31,7 @@ pub struct Maintained {
     pub dirty_pages: u64,
     /// Pages that are being zeroed behind fences.
     pub fenced_pages: u64,
-    /// Pages that a guard, a borrow or a ticket holds.
+    /// Pages that a guard, a borrow, a ticket or an open step holds.
     pub quarantined_pages: u64,
 }
 
@@ -87,13 +85,13 @@ impl<M: PageMemory> Drop for InHand<'_, M> {
 impl<M: PageMemory> Inner<M> {
     /// Sleeps until a release wakes the scrubber. While fences are open or guards hold pages, which end without a word to
     /// anybody, the sleep is short.
-    fn sleep_until_dirtied(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
+    fn sleep_until_dirtied(&self, state: &mut StateGuard<'_>, stopped: &AtomicBool) {
         // Looked at under the lock, under which the stop is announced too: it cannot slip in between.
         if stopped.load(Ordering::Acquire) {
             return;
         }
         if state.quarantined.is_empty() && state.fenced.is_empty() && state.pending.is_empty() {
-            self.dirtied.wait(state);
+            state.wait(&self.dirtied);
         } else {
             self.rest(state, stopped);
         }
@@ -101,10 +99,10 @@ impl<M: PageMemory> Inner<M> {
 
     /// Sleeps for a short time, or until the scrubber is stopped: there is work that nobody will announce, or a memory that
     /// refuses it.
-    fn rest(&self, state: &mut MutexGuard<'_, State>, stopped: &AtomicBool) {
+    fn rest(&self, state: &mut StateGuard<'_>, stopped: &AtomicBool) {
         const SHORT: Duration = Duration::from_millis(1);
         if !stopped.load(Ordering::Acquire) {
-            self.dirtied.wait_for(state, SHORT);
+            state.wait_for(&self.dirtied, SHORT);
         }
     }
 
@@ -236,7 +234,7 @@ impl<M: PageMemory> PagePool<M> {
             begun_pages,
             dirty_pages: state.dirty.len() as u64,
             fenced_pages: state.fenced.iter().map(|f| f.pages.len() as u64).sum(),
-            quarantined_pages: state.quarantined.len() as u64,
+            quarantined_pages: state.in_quarantine(),
         };
         drop(state);
         inner.give_back_parked();

@@ -1,7 +1,7 @@
 //! The pool: pages that carry an owner and a generation, behind one door.
 //!
 //! **Owns** all changes of a page's state. Every one is made under one lock, by one of the files here, each named for
-//! what it does: `admit`, `release`, `clean`, `tickets`, `reclaim`, `resize`, `claims`, `audit`. Reads take no lock;
+//! what it does: `admit`, `release`, `clean`, `tickets`, `steps`, `reclaim`, `resize`, `claims`, `audit`. Reads take no lock;
 //! bytes are touched in [`access`](crate::access) only.
 //!
 //! **Does not know** engines, attention, networks.
@@ -12,7 +12,7 @@
 //!            reserve, grow                     release: generation + 1
 //!   free ─────────────────────▶ live ──────────────┬──────────────────────┐
 //!    ▲ │                                           │ read, borrowed or    │ nobody touches it
-//!    │ │ resize                                    │ held by a ticket     │
+//!    │ │ resize                                    │ by a ticket, a step  │
 //!    │ ▼                                           ▼                      ▼
 //!  parked ◀──────────────────────────────── quarantined ─────────────▶ cleaning ──▶ retired
 //!    ▲                                                                 │     (lives used up,
@@ -32,13 +32,15 @@ mod resize;
 mod share;
 mod state;
 mod stats;
+mod steps;
 mod tickets;
 mod transfers;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Condvar;
 
 use crate::config::{OwnPages, PoolConfig};
 use crate::error::ConfigError;
@@ -58,6 +60,8 @@ pub use release::Released;
 pub use resize::{Resized, Suspended};
 pub(crate) use state::{RecordKey, State, Status};
 pub use stats::PoolStats;
+pub use waiting::RoomId;
+pub(crate) use waiting::{StateGuard, StateLock};
 
 /// A pool of pages of one geometry in one memory `M`. Cheap to clone; all clones are the same pool.
 ///
@@ -93,7 +97,7 @@ pub struct PagePool<M: PageMemory> {
 pub(crate) struct Inner<M: PageMemory> {
     pub(crate) identity: PoolIdentity,
     pub(crate) config: PoolConfig,
-    pub(crate) metas: Box<[PageMeta]>,
+    pub(crate) metas: Arc<[PageMeta]>,
     pub(crate) memory: M,
     /// Bytes written so far: the clock by which a page counts as recently written. A hint for zeroing.
     pub(crate) written_bytes: AtomicU64,
@@ -105,9 +109,7 @@ pub(crate) struct Inner<M: PageMemory> {
     pub(crate) own_pages_clean: OnceLock<Fence>,
     /// How tokens of pages are hashed.
     pub(crate) hashes: PageHashes,
-    pub(crate) state: Mutex<State>,
-    /// Serialises resize, suspend and resume, which call the memory outside `state`.
-    pub(crate) resizing: Mutex<()>,
+    pub(crate) state: StateLock,
     /// Wakes a scrubber.
     pub(crate) dirtied: Condvar,
 }
@@ -137,7 +139,8 @@ impl<M: PageMemory> PagePool<M> {
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
         let index = Index::new(memory.geometry().page_tokens(), config.prefix_events());
         let mut state = State::new(config.pages(), index);
-        let metas = make_metas::<M>(&config, max_pages, &mut state)?;
+        let metas: Arc<[PageMeta]> = make_metas::<M>(&config, max_pages, &mut state)?.into();
+        let state = StateLock::new(state, Arc::clone(&metas));
         let inner = Inner {
             identity,
             config,
@@ -148,8 +151,7 @@ impl<M: PageMemory> PagePool<M> {
             exposed: AtomicBool::new(false),
             own_pages_clean: OnceLock::new(),
             hashes: PageHashes::new(),
-            state: Mutex::new(state),
-            resizing: Mutex::new(()),
+            state,
             dirtied: Condvar::new(),
         };
         let pool = Self { inner: Arc::new(inner) };
@@ -187,7 +189,7 @@ impl<M: PageMemory> PagePool<M> {
     /// done, which [`audit_bytes`](Self::audit_bytes) looks at). `None` when the pool keeps no pages of its own.
     #[must_use]
     pub fn null_page(&self) -> Option<u32> {
-        self.inner.own_page(0)
+        self.inner.null_page()
     }
 
     /// The page that padding writes: never readable. `None` when the pool keeps no pages of its own.
@@ -198,6 +200,11 @@ impl<M: PageMemory> PagePool<M> {
 }
 
 impl<M: PageMemory> Inner<M> {
+    /// As [`PagePool::null_page`].
+    pub(crate) fn null_page(&self) -> Option<u32> {
+        self.own_page(0)
+    }
+
     fn own_page(&self, page: u32) -> Option<u32> {
         (self.config.own_pages() == OwnPages::NullAndSink).then_some(page)
     }
@@ -242,7 +249,7 @@ fn make_metas<M: PageMemory>(
     config: &PoolConfig,
     max_pages: u32,
     state: &mut State,
-) -> Result<Box<[PageMeta]>, ConfigError> {
+) -> Result<Vec<PageMeta>, ConfigError> {
     let count = max_pages as usize;
     let mut metas = Vec::new();
     let too_large = |_| ConfigError::NoMemory { bytes: count.saturating_mul(size_of::<PageMeta>()) };
@@ -268,7 +275,7 @@ fn make_metas<M: PageMemory>(
         state.free.extend((config.own_page_count()..config.pages()).rev());
         state.free.settle();
     }
-    Ok(metas.into_boxed_slice())
+    Ok(metas)
 }
 
 impl<M: PageMemory> Clone for PagePool<M> {

@@ -23,7 +23,7 @@ pub struct Reclaimed {
     pub revoked: u64,
     /// Pages that left their owner.
     pub pages: u64,
-    /// Of these, pages that a guard, a borrow or a ticket still holds.
+    /// Of these, pages that a guard, a borrow, a ticket or an open step still holds.
     pub quarantined_pages: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct EraseReceipt {
     pub pages: Vec<(u32, Generation)>,
     /// Bytes zeroed by this call.
     pub bytes_zeroed: u64,
-    /// Pages of the list that are not zero: their zeroing waits for a guard, a borrow, a ticket or a device, or it failed
+    /// Pages of the list that are not zero: their zeroing waits for a guard, a borrow, a ticket, a step or a device, or it failed
     /// and the page is retired.
     pub in_flight: Vec<u32>,
 }
@@ -47,7 +47,7 @@ pub struct EraseReceipt {
 #[derive(Debug, Error)]
 #[error(
     "{handles} clones, reservations or scrubbers still use the pool, {live_pages} pages are live, {quarantined_pages} held \
-     or not zero yet, {tickets} tickets open; end them"
+     or not zero yet, {tickets} tickets and {steps} steps open; end them"
 )]
 pub struct CloseError<M: PageMemory> {
     /// The pool, unchanged.
@@ -56,10 +56,12 @@ pub struct CloseError<M: PageMemory> {
     pub handles: u64,
     /// Pages held by owners.
     pub live_pages: u64,
-    /// Pages held by guards, borrows and tickets, or not zeroed yet.
+    /// Pages held by guards, borrows, tickets and open steps, or not zeroed yet.
     pub quarantined_pages: u64,
     /// Open tickets.
     pub tickets: u64,
+    /// Open steps.
+    pub steps: u64,
 }
 
 impl<M: PageMemory> PagePool<M> {
@@ -147,35 +149,35 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`], with the pool: reservations, clones, guards or tickets still exist, or a page is not zero.
+    /// [`CloseError`], with the pool: reservations, clones, guards, tickets or steps still exist, or a page is not zero.
     pub fn close(self) -> Result<M, CloseError<M>> {
         self.maintain(usize::MAX);
         // Taken first, looked at then: as long as others have the pool they can soil a page after any look.
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => {
                 let soiled_pages = inner.zero_what_stayed_soiled();
-                let (live_pages, coming_pages, tickets) = inner.in_use();
+                let (live_pages, coming_pages, tickets, steps) = inner.in_use();
                 let quarantined_pages = coming_pages + soiled_pages;
-                if live_pages + quarantined_pages + tickets == 0 {
+                if live_pages + quarantined_pages + tickets + steps == 0 {
                     return Ok(inner.memory);
                 }
                 let pool = Self { inner: Arc::new(inner) };
-                Err(CloseError { pool, handles: 0, live_pages, quarantined_pages, tickets })
+                Err(CloseError { pool, handles: 0, live_pages, quarantined_pages, tickets, steps })
             }
             Err(inner) => {
                 let handles = Arc::strong_count(&inner) as u64 - 1;
-                let (live_pages, quarantined_pages, tickets) = inner.in_use();
-                Err(CloseError { pool: Self { inner }, handles, live_pages, quarantined_pages, tickets })
+                let (live_pages, quarantined_pages, tickets, steps) = inner.in_use();
+                Err(CloseError { pool: Self { inner }, handles, live_pages, quarantined_pages, tickets, steps })
             }
         }
     }
 }
 
 impl<M: PageMemory> Inner<M> {
-    /// Live pages, pages on their way back, open tickets.
-    fn in_use(&self) -> (u64, u64, u64) {
+    /// Live pages, pages on their way back, open tickets, open steps.
+    fn in_use(&self) -> (u64, u64, u64, u64) {
         let state = self.state.lock();
-        (state.live, state.coming(), state.tickets.len() as u64)
+        (state.live, state.coming(), state.tickets.len() as u64, state.steps.open())
     }
 
     /// Makes zero, by giving its memory back and taking it anew, every page that was retired because it could not be cleaned,

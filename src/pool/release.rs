@@ -8,9 +8,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
-use super::{Inner, PagePool, RecordKey, State, Status};
+use super::{Inner, PagePool, RecordKey, State, StateGuard, Status};
 use crate::error::{ReadError, ReleaseError};
 use crate::handle::PageHandle;
 use crate::hazard;
@@ -30,7 +28,7 @@ const HOT_TICKS: u16 = 16;
 pub struct Released {
     /// Pages that left their owner.
     pub pages: u64,
-    /// Of these, pages that a guard, a borrow or a ticket still holds: quarantined until it ends.
+    /// Of these, pages that a guard, a borrow, a ticket or an open step still holds: quarantined until it ends.
     pub quarantined_pages: u64,
     /// Pages that left the reservation and stayed with its owner: others hold them, or they are cached.
     pub kept_pages: u64,
@@ -120,7 +118,11 @@ impl<M: PageMemory> Inner<M> {
     /// in a loop of its own with nothing else in it: it takes half the time of [`let_go_of_page`](Self::let_go_of_page).
     #[inline]
     fn free_at_once(&self, state: &mut State, run: &[AtomicU32]) -> usize {
-        if self.is_crowded(state) || !state.quotas.is_empty() || M::HAS_BYTES && self.outsiders_write() {
+        if self.is_crowded(state)
+            || !state.quotas.is_empty()
+            || state.steps.is_any_open()
+            || M::HAS_BYTES && self.outsiders_write()
+        {
             return 0;
         }
         let (metas, last) = (&*self.metas, self.config.last_generation());
@@ -143,14 +145,16 @@ impl<M: PageMemory> Inner<M> {
         leaving.released.pages += 1;
         self.count_page_out(state, page);
         let (word, extent) = (meta.word(), meta.extent());
-        let may_be_free = !parting.borrowed && self.is_clean(extent) && !self.is_crowded(state);
+        // Whoever works under a step may be on the page.
+        let waits = parting.borrowed || state.steps.is_any_open();
+        let may_be_free = !waits && self.is_clean(extent) && !self.is_crowded(state);
         if let Some(word) = word.freed(self.config.last_generation()).filter(|_| may_be_free) {
             meta.free(word);
             state.free.push(page);
-        } else if parting.borrowed || word.holds() > 0 {
+        } else if waits || word.holds() > 0 {
             let word = word.released().with_state(PageState::Quarantined);
             meta.publish(if parting.borrowed { word.held().unwrap_or(word) } else { word });
-            state.quarantined.push(page);
+            state.quarantine(page);
             leaving.released.quarantined_pages += 1;
         } else {
             meta.publish(word.released().with_state(PageState::Cleaning));
@@ -382,7 +386,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Begins the zeroing of pages that left, outside the lock, or queues it.
     #[inline]
-    pub(crate) fn finish_leaving(&self, mut state: MutexGuard<'_, State>, leaving: Leaving) -> Released {
+    pub(crate) fn finish_leaving(&self, mut state: StateGuard<'_>, leaving: Leaving) -> Released {
         // A promise that ended may have been what kept free pages in circulation.
         self.park_surplus(&mut state);
         if !leaving.batch.is_empty() {
@@ -391,7 +395,7 @@ impl<M: PageMemory> Inner<M> {
         leaving.released
     }
 
-    fn clean_leaving(&self, mut state: MutexGuard<'_, State>, batch: Vec<CleanPage>) {
+    fn clean_leaving(&self, mut state: StateGuard<'_>, batch: Vec<CleanPage>) {
         if self.config.clean_mode() == crate::config::CleanMode::Later {
             self.put_off(&mut state, batch);
         } else {

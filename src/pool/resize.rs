@@ -5,9 +5,7 @@
 
 use std::collections::HashSet;
 
-use parking_lot::MutexGuard;
-
-use super::{Inner, PagePool, State, Status};
+use super::{Inner, PagePool, State, StateGuard, Status};
 use crate::error::{ResizeError, SuspendError};
 use crate::memory::PageMemory;
 use crate::stamp::PageState;
@@ -72,7 +70,7 @@ impl<M: PageMemory> PagePool<M> {
         if pages <= own_pages {
             return Err(ResizeError::NoPages { pages, own_pages });
         }
-        let _one_at_a_time = inner.resizing.lock();
+        let _one_at_a_time = inner.state.lock_resizing();
         let mut state = inner.state.lock();
         if state.suspended {
             return Err(ResizeError::Suspended);
@@ -97,18 +95,18 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Errors
     ///
-    /// - [`SuspendError::Busy`]: admissions wait for their pages, or tickets are open. Pool unchanged.
+    /// - [`SuspendError::Busy`]: admissions wait for their pages, or tickets or steps are open. Pool unchanged.
     /// - [`SuspendError::Memory`]: the system refused; the pool stays suspended and keeps its memory. Call again.
     pub fn suspend(&self) -> Result<Suspended, SuspendError> {
         let inner = &*self.inner;
-        let _one_at_a_time = inner.resizing.lock();
+        let _one_at_a_time = inner.state.lock_resizing();
         {
             let mut state = inner.state.lock();
             let waiting = state.records.values().filter(|record| record.status == Status::Admitted);
             let promised_pages = waiting.map(|record| record.promised).sum();
-            let tickets = state.tickets.len() as u64;
-            if promised_pages > 0 || tickets > 0 {
-                return Err(SuspendError::Busy { promised_pages, tickets });
+            let (tickets, steps) = (state.tickets.len() as u64, state.steps.open());
+            if promised_pages > 0 || tickets > 0 || steps > 0 {
+                return Err(SuspendError::Busy { promised_pages, tickets, steps });
             }
             state.suspended = true;
             state.epoch += 1;
@@ -133,7 +131,7 @@ impl<M: PageMemory> PagePool<M> {
     /// - [`SuspendError::Memory`]: the memory could not be had; the pool stays suspended.
     pub fn resume(&self) -> Result<(), SuspendError> {
         let inner = &*self.inner;
-        let _one_at_a_time = inner.resizing.lock();
+        let _one_at_a_time = inner.state.lock_resizing();
         if !inner.state.lock().suspended {
             return Err(SuspendError::NotSuspended);
         }
@@ -152,12 +150,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Brings parked pages back: with their memory, and clean. When the memory refuses, the target is again what it was
     /// `before`.
-    fn unpark<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        count: u32,
-        before: u32,
-    ) -> Result<MutexGuard<'a, State>, ResizeError> {
+    fn unpark<'a>(&'a self, state: StateGuard<'a>, count: u32, before: u32) -> Result<StateGuard<'a>, ResizeError> {
         let from = state.parked.len().saturating_sub(count as usize);
         let pages: Vec<u32> = state.parked[from..].to_vec();
         drop(state);
@@ -210,7 +203,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Gives the memory of parked pages back, when nobody resizes just now.
     pub(crate) fn give_back_parked(&self) {
-        if let Some(_one_at_a_time) = self.resizing.try_lock() {
+        if let Some(_one_at_a_time) = self.state.try_lock_resizing() {
             self.decommit_parked();
         }
     }

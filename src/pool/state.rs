@@ -3,7 +3,7 @@
 //! *Owns* every list a page can stand in, and the moves between them that need no memory. *Does not know* bytes.
 //!
 //! **Invariants** (checked by `audit`). A page stands in exactly one place: `free`, `dirty`, `fenced`, in the hand of a
-//! thread that cleans it, `quarantined`, `parked`, the lists of its holders, the cached pages of the index, or the engine's
+//! thread that cleans it, `quarantined`, behind `steps`, `parked`, the lists of its holders, the cached pages of the index, or the engine's
 //! own arrays (detached).
 //! `promised <= free`. Every counter equals a full walk.
 
@@ -19,6 +19,8 @@ use crate::lease::Core;
 use crate::memory::{CleanPage, Fence};
 use crate::pool::claims::PageClaims;
 use crate::pool::quota::Book;
+use crate::pool::steps::Steps;
+use crate::pool::waiting::Waiting;
 use crate::prefix::Index;
 use crate::sync::Ordering;
 use crate::ticket::Ticket;
@@ -100,6 +102,10 @@ pub(crate) struct Totals {
     pub(crate) pages_moved: u64,
     pub(crate) hit_pages: u64,
     pub(crate) evicted: u64,
+    pub(crate) step_ends: u64,
+    pub(crate) revoked_steps: u64,
+    pub(crate) late_steps: u64,
+    pub(crate) callback_panics: u64,
 }
 
 /// Everything behind the lock.
@@ -116,6 +122,8 @@ pub(crate) struct State {
     /// The pool's own pages are behind a fence, which somebody has to ask about.
     pub(crate) own_pages_pending: bool,
     pub(crate) quarantined: Vec<u32>,
+    /// Open steps, and the pages that wait for them: quarantined ones too.
+    pub(crate) steps: Steps,
     pub(crate) parked: Vec<u32>,
     /// Parked pages whose memory was not given back yet; a part of `parked`.
     pub(crate) parked_resident: Vec<u32>,
@@ -143,6 +151,8 @@ pub(crate) struct State {
     pub(crate) index: Index,
     pub(crate) claims: PageClaims,
     pub(crate) totals: Totals,
+    /// Those who wait for room.
+    pub(crate) waiting: Waiting,
     /// Scratch: pages announced by readers, while a release looks at them.
     pub(crate) announced: Vec<u32>,
     /// Scratch: pages that became cached in the release at hand.
@@ -162,6 +172,7 @@ impl State {
             in_hand: 0,
             own_pages_pending: false,
             quarantined: Vec::new(),
+            steps: Steps::new(),
             parked: Vec::new(),
             parked_resident: Vec::new(),
             live: 0,
@@ -182,6 +193,7 @@ impl State {
             index,
             claims: PageClaims::default(),
             totals: Totals::default(),
+            waiting: Waiting::default(),
             announced: Vec::new(),
             just_cached: Vec::new(),
             batches: Vec::new(),
@@ -201,7 +213,12 @@ impl State {
 
     /// Pages on their way back to `free`.
     pub(crate) fn coming(&self) -> u64 {
-        self.cleaning() + self.quarantined.len() as u64
+        self.cleaning() + self.in_quarantine()
+    }
+
+    /// Of these, pages that come without anybody's doing: behind cleaning and steps. Guards and tickets may never end.
+    pub(crate) fn coming_surely(&self) -> u64 {
+        self.cleaning() + self.steps.pages()
     }
 
     /// Takes a record for `owner`, a used one, else a new one, and promises it pages that are free.
@@ -244,6 +261,7 @@ impl State {
             return;
         }
         core.pages.truncate(0);
+        core.exports.truncate(0);
         self.idle.push(core);
     }
 }

@@ -20,7 +20,7 @@ pub struct PoolStats {
     pub live_pages: u64,
     /// Reclaimable prefixes.
     pub cached_pages: u64,
-    /// Released, held by a guard, a borrow or a ticket.
+    /// Released, held by a guard, a borrow, a ticket or an open step.
     pub quarantined_pages: u64,
     /// Released, being zeroed or waiting for it.
     pub cleaning_pages: u64,
@@ -36,6 +36,8 @@ pub struct PoolStats {
     pub pinned_pages: u64,
     /// Overlay: live pages that the engine keeps in its own arrays.
     pub detached_pages: u64,
+    /// Overlay: quarantined pages that wait for open steps.
+    pub step_pages: u64,
     /// Pages behind device fences: a part of `cleaning_pages`, and live pages that a lane waits for.
     pub fenced_pages: u64,
     /// Pages that requests can use.
@@ -46,6 +48,10 @@ pub struct PoolStats {
     pub reservations: u64,
     /// Open tickets.
     pub tickets: u64,
+    /// Open steps.
+    pub steps: u64,
+    /// Those who wait for room by `on_room`.
+    pub room_waiters: u64,
     /// Open handoffs that this pool receives.
     pub inbound_transfers: u64,
     /// Open handoffs that this pool sends.
@@ -84,6 +90,14 @@ pub struct PoolStats {
     pub trusted_ticket_ends: u64,
     /// Ends of tickets whose process had ended, as the kernel said.
     pub proven_ticket_ends: u64,
+    /// Ends of steps, taken on trust.
+    pub trusted_step_ends: u64,
+    /// Lost steps that were revoked, on trust.
+    pub revoked_steps: u64,
+    /// Calls for steps that had ended, or that never were.
+    pub late_steps: u64,
+    /// Callbacks of `on_room` that panicked.
+    pub callback_panics: u64,
     /// Whether raw addresses were given out for writing by `expose`. What is written under a ticket is not among it.
     pub addresses_exposed: bool,
     /// Tokens that `assume_written` took on trust.
@@ -111,7 +125,7 @@ impl<M: PageMemory> PagePool<M> {
             free_pages: state.free.len() as u64,
             live_pages: state.live,
             cached_pages: state.index.cached(),
-            quarantined_pages: state.quarantined.len() as u64,
+            quarantined_pages: state.in_quarantine(),
             cleaning_pages: state.cleaning(),
             parked_pages: state.parked.len() as u64,
             retired_pages: state.retired,
@@ -119,11 +133,14 @@ impl<M: PageMemory> PagePool<M> {
             promised_pages: state.promised,
             pinned_pages: pinned.len() as u64,
             detached_pages: state.detached,
+            step_pages: state.steps.pages(),
             fenced_pages: (fenced + pending) as u64,
             usable_pages: inner.usable(&state),
             epoch: state.epoch,
             reservations: (state.records.len() - state.idle.len()) as u64,
             tickets: state.tickets.len() as u64,
+            steps: state.steps.open(),
+            room_waiters: state.waiting.len(),
             inbound_transfers,
             outbound_transfers: state.transfers.len() as u64 - inbound_transfers,
             admitted: totals.admitted,
@@ -143,6 +160,10 @@ impl<M: PageMemory> PagePool<M> {
             late_transfers: totals.late_transfers,
             trusted_ticket_ends: totals.trusted_ends,
             proven_ticket_ends: totals.proven_ends,
+            trusted_step_ends: totals.step_ends,
+            revoked_steps: totals.revoked_steps,
+            late_steps: totals.late_steps,
+            callback_panics: totals.callback_panics,
             addresses_exposed: inner.exposed.load(Ordering::Relaxed),
             assumed_tokens: totals.assumed_tokens,
             refused_reads: inner.refused_reads.load(Ordering::Relaxed),

@@ -8,10 +8,8 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
-
 use super::release::Parting;
-use super::{Inner, PagePool, State};
+use super::{Inner, PagePool, State, StateGuard};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
 use crate::handle::PageHandle;
 use crate::hazard;
@@ -447,12 +445,7 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Moves pages to fresh ones, with the tokens that are kept; the caller made sure that enough are free.
-    fn move_away(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        core: &Core,
-        moves: &[(u32, u32, u32)],
-    ) -> Result<(), WriteError> {
+    fn move_away(&self, mut state: StateGuard<'_>, core: &Core, moves: &[(u32, u32, u32)]) -> Result<(), WriteError> {
         let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
         let pages = state.free.top(moves.len()).to_vec();
         state.free.drop_top(moves.len());

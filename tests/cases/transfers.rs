@@ -1,10 +1,11 @@
 //! Group 1: aborts, disconnects and preemptions that race a transfer in flight.
 
 use pagestamp::geometry::HeadOrder;
+use pagestamp::table::{BlockTable, RowMark};
 use pagestamp::{
-    AdmitError, ClaimToken, CleanMode, HolderId, HostMemory, Inbound, InboundError, LandError, OpenError, Outbound,
-    OutboundError, PageHandle, PagePool, PageState, ReadError, Receipt, Refusal, Request, Side, TicketError, TicketId,
-    TransferError, TransferId, WriteError, Writer, WriterError,
+    AdmitError, ClaimToken, CleanMode, ExtentError, HolderId, HostMemory, Inbound, InboundError, LandError, OpenError,
+    Outbound, OutboundError, PageHandle, PagePool, PageState, ReadError, Receipt, Refusal, Request, Side, TicketError,
+    TicketId, TransferError, TransferId, WriteError, Writer, WriterError,
 };
 
 use crate::stage::*;
@@ -337,6 +338,96 @@ fn pages_that_a_launched_copy_still_uses_go_to_nobody_until_it_ends() {
     assert!(pages(&c) == aimed_at && is_zero(&pair.decode, aimed_at[0]));
     drop((b, c));
     pair.assert_untouched();
+}
+
+// B10, C7
+#[test]
+fn pages_and_rows_that_a_launched_step_uses_go_to_nobody_until_it_ends() {
+    let pool = host_pool(2);
+    let mut a = take(&pool, owner(1), P);
+    write(&mut a, P - 1, 1);
+    // The step was launched before the last one's result said that the request had ended.
+    let step = pool.open_step();
+    a.export(&step, 1).unwrap();
+    let (mut row, mut len, mut mark) = ([-1; 1], [0; 1], RowMark::default());
+    BlockTable::new(&pool, &mut row, 1, &mut len).unwrap().update(0, a.row(P).under(&step), &mut mark).unwrap();
+    let used = pages(&a);
+    a.release();
+    let mut b = take(&pool, owner(2), P);
+    assert_ne!(pages(&b), used);
+    write(&mut b, P, 2);
+    poke(&pool, used[0], 0xAB);
+    assert!(is_all(&b, 2));
+    let full = pool.reserve(&proof(&pool, P), Request::new(owner(3), P), P);
+    assert!(matches!(full, Err(AdmitError::Full { pending_pages: 1, .. })));
+    // The row is the next request's to write, and its mark takes nothing over from this one.
+    let mut table = BlockTable::new(&pool, &mut row, 1, &mut len).unwrap();
+    assert_eq!(table.update(0, b.row(P), &mut mark), Ok(1));
+    assert_eq!(row.map(|page| page as u32).to_vec(), pages(&b));
+    // SAFETY: (1) the test plays the kernels, and they have finished.
+    unsafe { pool.end_step(step) }.unwrap();
+    let c = take(&pool, owner(3), P);
+    assert!(pages(&c) == used && is_zero(&pool, used[0]));
+    drop((b, c));
+    assert_sound(&pool);
+}
+
+// B11, C9
+#[test]
+fn one_victim_is_enough_although_every_page_waits_for_an_open_step() {
+    let pool = null_pool(16);
+    let mut running: Vec<_> = (1..=4).map(|who| take(&pool, owner(who), 4 * P)).collect();
+    let step = pool.open_step();
+    let ask = || pool.reserve(&proof(&pool, 4 * P), Request::new(owner(5), 4 * P), 4 * P);
+    let mut victims = 0;
+    loop {
+        match ask() {
+            Err(AdmitError::Full { needed_pages, free_pages, pending_pages, .. }) => {
+                if free_pages + pending_pages >= needed_pages {
+                    break;
+                }
+                running.pop().unwrap().release();
+                victims += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((victims, running.len()), (1, 3));
+    // SAFETY: (1) the test plays the kernels, and they have finished.
+    unsafe { pool.end_step(step) }.unwrap();
+    ask().unwrap().release();
+    drop(running);
+    assert_sound(&pool);
+}
+
+// B68, C7
+#[test]
+fn a_rollback_of_tokens_that_a_step_still_writes_is_refused_and_its_old_table_is_not_kept() {
+    let pool = host_pool(3);
+    let mut a = take_filled(&pool, owner(1), P, 1);
+    a.grow(P + 1).unwrap();
+    let step = pool.open_step();
+    a.export(&step, 1).unwrap();
+    let (mut row, mut len, mut mark) = ([-1; 2], [0; 1], RowMark::default());
+    BlockTable::new(&pool, &mut row, 2, &mut len).unwrap().update(0, a.row(P + 1).under(&step), &mut mark).unwrap();
+    let given_back = pages(&a)[1];
+    assert!(matches!(a.truncate(P - 1), Err(ExtentError::Exported { .. })));
+    assert!(matches!(a.shrink(P), Err(ExtentError::Exported { .. })));
+    a.wrote(&step).unwrap();
+    a.truncate(P).unwrap();
+    a.shrink(P).unwrap();
+    // The page is in a table that kernels still read.
+    let b = take(&pool, owner(2), P);
+    assert!(!pages(&b).contains(&given_back));
+    // SAFETY: (1) the test plays the kernels, and they have finished.
+    unsafe { pool.end_step(step) }.unwrap();
+    let c = take(&pool, owner(3), P);
+    assert_eq!(pages(&c), [given_back]);
+    let mut whole = [-1; 1];
+    BlockTable::new(&pool, &mut whole, 1, &mut len).unwrap().update(0, a.row(P), &mut mark).unwrap();
+    assert_eq!(whole.map(|page| page as u32).to_vec(), pages(&a), "written anew, without the page that is another's");
+    drop((a, b, c));
+    assert_sound(&pool);
 }
 
 // B11, C9

@@ -75,7 +75,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     ),
     (
         "access/write.rs",
-        "pub(crate) fn prepare(",
+        "fn prepare_for(",
         &["extent().high() > from", "inner.keep_readers_off(", "meta.set_extent(meta.extent().with_high(end));"],
     ),
     (
@@ -89,8 +89,9 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         "pool/release.rs",
         "fn let_go_of_page(",
         &[
+            "let waits = parting.borrowed || state.steps.is_any_open();",
             "meta.free(word);",
-            "} else if parting.borrowed || word.holds() > 0 {",
+            "} else if waits || word.holds() > 0 {",
             "let word = word.released().with_state(PageState::Quarantined);",
             "meta.publish(if parting.borrowed { word.held().unwrap_or(word) } else { word });",
             "meta.publish(word.released().with_state(PageState::Cleaning));",
@@ -116,6 +117,32 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         "pool/release.rs",
         "pub fn release_pages(",
         &["inner.state.lock()", "inner.check_owned(owner, handle)", "inner.let_go("],
+    ),
+    ("pool/steps.rs", "fn hold(", &["self.open.is_empty()", "self.pages.push_back(page);", "last.before == self.next"]),
+    (
+        "pool/steps.rs",
+        "fn passed(",
+        &["self.open.front()", "oldest.is_none_or(|oldest| stretch.before <= oldest)"],
+    ),
+    (
+        "pool/steps.rs",
+        "pub(crate) fn close_step(",
+        &[
+            "inner.state.lock()",
+            "state.steps.open.retain(",
+            "inner.let_go_of_waiting(&mut state)",
+            "inner.finish_leaving(state, leaving)",
+        ],
+    ),
+    (
+        "pool/steps.rs",
+        "fn let_go_of_waiting(",
+        &[
+            "state.steps.passed()",
+            "hazard::pages_announced(",
+            "word.holds() > 0 || announced.contains(&page)",
+            "meta.publish(word.with_state(PageState::Cleaning));",
+        ],
     ),
     (
         "pool/tickets.rs",

@@ -35,6 +35,8 @@ pub(crate) struct Page {
     pub(crate) borrowed: bool,
     pub(crate) pending: bool,
     pub(crate) detached: bool,
+    /// the last step that was opened before it left; 0 when it waits for none
+    pub(crate) step: u64,
     /// guards by handle, forgotten ones too
     pub(crate) readers: u32,
     pub(crate) bytes: Vec<Vec<u8>>,
@@ -64,6 +66,8 @@ pub(crate) struct Rec {
     /// write tickets and lane fences that its reads have to look out for
     pub(crate) off: u32,
     pub(crate) claim: Option<u8>,
+    /// steps that write it, and where the tokens of each end
+    pub(crate) exports: Vec<(u64, u64)>,
 }
 
 #[derive(Clone, Debug)]
@@ -121,6 +125,9 @@ pub(crate) struct Model {
     pub(crate) tickets: Vec<Option<Ticket>>,
     pub(crate) claims: BTreeMap<u8, Claim>,
     fenced: Vec<Fenced>,
+    /// open steps, oldest first, and how many there were
+    pub(crate) steps: Vec<u64>,
+    pub(crate) opened: u64,
     /// page, owner and life whose bytes are in a page that a lane took before it was zero
     pub(crate) former: Vec<(u32, u64, u64)>,
     lanes: Vec<(Fence, Vec<u32>, usize)>,
@@ -165,6 +172,7 @@ impl Model {
             borrowed: false,
             pending: false,
             detached: false,
+            step: 0,
             readers: 0,
             bytes: zero.clone(),
         };
@@ -183,6 +191,8 @@ impl Model {
             tickets: Vec::new(),
             claims: BTreeMap::new(),
             fenced: Vec::new(),
+            steps: Vec::new(),
+            opened: 0,
             former: Vec::new(),
             lanes: Vec::new(),
             open: BTreeMap::new(),
@@ -244,6 +254,8 @@ impl Model {
         stats.usable_pages = self.usable();
         stats.epoch = self.epoch;
         stats.reservations = self.recs.iter().filter(|rec| rec.counted).count() as u64;
+        stats.steps = self.steps.len() as u64;
+        stats.step_pages = self.pages.iter().filter(|it| it.step > 0).count() as u64;
         stats.tickets = self.tickets.iter().flatten().count() as u64;
         let pinned: BTreeSet<u32> = self.tickets.iter().flatten().flat_map(|ticket| &ticket.pages).copied().collect();
         stats.pinned_pages = pinned.len() as u64;
@@ -387,7 +399,7 @@ impl Model {
 
     pub(crate) fn collect(&mut self) {
         for it in self.pages.iter_mut().filter(|it| it.st == St::Quarantined) {
-            if it.holds == 0 && !it.borrowed && it.readers == 0 {
+            if it.holds == 0 && !it.borrowed && it.readers == 0 && it.step == 0 {
                 it.st = St::Dirty;
             }
         }
@@ -473,6 +485,7 @@ impl Model {
             borrows: 0,
             off: 0,
             claim: None,
+            exports: Vec::new(),
         });
         self.recs.len() - 1
     }
@@ -545,6 +558,7 @@ impl Model {
     fn let_go(&mut self, pages: &[u32], borrowed: bool) -> BTreeSet<u32> {
         let crowded = self.crowded();
         let (has_bytes, last) = (self.has_bytes, self.last);
+        let step = if self.steps.is_empty() { 0 } else { self.opened };
         let mut batch = BTreeSet::new();
         for page in pages {
             let it = self.page(*page);
@@ -553,11 +567,11 @@ impl Model {
             (it.writing, it.detached, it.pending) = (false, false, false);
             let untouched = it.high == 0 && !it.whole;
             let quick = (!has_bytes || untouched) && !crowded && it.generation < last;
-            if borrowed || it.holds > 0 || it.readers > 0 {
+            if borrowed || step > 0 || it.holds > 0 || it.readers > 0 {
                 it.st = St::Quarantined;
-                it.borrowed = borrowed;
+                (it.borrowed, it.step) = (borrowed, step);
                 // What would have been free at once carries no name any more.
-                if quick && !borrowed && it.holds == 0 {
+                if quick && !borrowed && step == 0 && it.holds == 0 {
                     (it.owner, it.written, it.high, it.whole) = (None, 0, 0, false);
                 }
             } else if quick {
@@ -664,7 +678,8 @@ impl Model {
         if to < it.written {
             return Err("PastWritten");
         }
-        if it.revoked {
+        self.not_exported(rec)?;
+        if self.recs[rec].revoked {
             return Err("Revoked");
         }
         let keep = self.geometry.pages_for_tokens(to) as usize;
@@ -710,31 +725,58 @@ impl Model {
         if from >= to { 0..0 } else { (from / self.page_tokens()) as usize..to.div_ceil(self.page_tokens()) as usize }
     }
 
+    /// Refuses a change while open steps write a reservation; what steps that ended did not report is forgotten.
+    pub(crate) fn not_exported(&mut self, rec: usize) -> Outcome {
+        if self.recs[rec].exports.iter().any(|(step, _)| self.steps.contains(step)) {
+            return Err("Exported");
+        }
+        self.recs[rec].exports.clear();
+        Ok(())
+    }
+
     /// Prepares a write; pages that move, by ordinal and first token, need `fresh` pages.
     pub(crate) fn prepare(&mut self, rec: usize, tokens: u64) -> Result<Vec<(usize, u32)>, &'static str> {
-        let it = self.recs[rec].clone();
-        let end = it.written.saturating_add(tokens);
-        if end > it.reserved {
+        self.not_exported(rec)?;
+        let it = &self.recs[rec];
+        if it.written.saturating_add(tokens) > it.reserved {
             return Err("PastReserved");
         }
         if it.revoked {
             return Err("Revoked");
         }
+        self.prepare_at(rec, it.written, tokens, None)
+    }
+
+    /// As `prepare`, of tokens from `begin` on; for a step, behind one that writes already or not.
+    fn prepare_at(
+        &mut self,
+        rec: usize,
+        begin: u64,
+        tokens: u64,
+        chained: Option<bool>,
+    ) -> Result<Vec<(usize, u32)>, &'static str> {
+        let it = self.recs[rec].clone();
+        let end = begin + tokens;
         if it.off > 0 {
             self.poll_fences();
         }
-        let (pt, begin) = (self.page_tokens(), it.written);
+        let pt = self.page_tokens();
         // A write of no token still looks at the page it would begin in.
         let ordinals = (begin / pt) as usize..end.div_ceil(pt) as usize;
         let touched: Vec<(usize, u32)> = ordinals.filter_map(|at| Some((at, *it.pages.get(at)?))).collect();
         for (_, page) in &touched {
-            self.pages[*page as usize].off_limits()?;
+            let it = &self.pages[*page as usize];
+            match it.off_limits() {
+                Err("Pending") if chained.is_some() && it.high == 0 => {}
+                off_limits => off_limits?,
+            }
         }
         let from = |at: usize| begin.saturating_sub(at as u64 * pt) as u32;
         let moves = |it: &Self| -> Vec<(usize, u32)> {
             let moves = touched.iter().filter(|(at, page)| {
                 let it = &it.pages[*page as usize];
-                it.high > from(*at) && (it.holds > 0 || it.readers > 0)
+                let settled = chained == Some(true) && from(*at) > 0;
+                !settled && it.high > from(*at) && (it.holds > 0 || it.readers > 0)
             });
             moves.map(|(at, _)| (*at, from(*at))).collect()
         };
@@ -771,6 +813,130 @@ impl Model {
         (it.written, it.high) = (from, from);
         let batch = self.let_go(&[old], false);
         self.finish(vec![batch]);
+    }
+
+    // ---- steps
+
+    /// Where the tokens of a reservation end that are written or pending.
+    pub(crate) fn pending(&self, rec: usize) -> u64 {
+        self.recs[rec].exports.last().map_or(self.recs[rec].written, |(_, to)| *to)
+    }
+
+    fn find_step(&mut self, step: u64) -> Outcome {
+        if self.steps.contains(&step) {
+            return Ok(());
+        }
+        self.totals.late_steps += 1;
+        Err("Step")
+    }
+
+    /// Makes tokens pending; pages that move, as `prepare`.
+    pub(crate) fn export(&mut self, rec: usize, step: u64, tokens: u64) -> Result<Vec<(usize, u32)>, &'static str> {
+        if tokens == 0 {
+            return Err("NoTokens");
+        }
+        if self.recs[rec].revoked {
+            return Err("Write");
+        }
+        self.find_step(step)?;
+        let exports = &self.recs[rec].exports;
+        let over = exports.iter().filter(|(step, _)| !self.steps.contains(step)).count();
+        if over == exports.len() {
+            self.recs[rec].exports.clear();
+        } else if over > 0 {
+            return Err("Write");
+        }
+        let (begin, before) = (self.pending(rec), self.recs[rec].exports.clone());
+        let writes_on = before.last().is_some_and(|last| last.0 == step);
+        if before.len() == 4 && !writes_on {
+            return Err("TooMany");
+        }
+        if begin.saturating_add(tokens) > self.recs[rec].reserved {
+            return Err("Write");
+        }
+        let moves = self.prepare_at(rec, begin, tokens, Some(!before.is_empty())).map_err(|_| "Write")?;
+        if writes_on {
+            self.recs[rec].exports.pop();
+        }
+        self.recs[rec].exports.push((step, begin + tokens));
+        Ok(moves)
+    }
+
+    /// After `export`: all of the pages concerned may be written.
+    pub(crate) fn exported(&mut self, rec: usize, from: u64, to: u64) {
+        let pt = self.page_tokens();
+        for at in self.ordinals(from, to) {
+            let page = self.recs[rec].pages[at];
+            let high = (to - at as u64 * pt).min(pt) as u32;
+            let it = self.page(page);
+            (it.high, it.whole) = (high.max(it.high), true);
+        }
+    }
+
+    pub(crate) fn wrote(&mut self, rec: usize, step: u64) -> Outcome {
+        if self.recs[rec].revoked {
+            return Err("Write");
+        }
+        self.find_step(step)?;
+        let exports = self.recs[rec].exports.clone();
+        let Some((first, to)) = exports.first().copied().filter(|_| exports.iter().any(|(its, _)| *its == step)) else {
+            return Err("NotExported");
+        };
+        if first != step {
+            return Err(if self.steps.contains(&first) { "NotFirst" } else { "Step" });
+        }
+        assert!(!self.any_writing(rec, self.recs[rec].written, to), "two writers");
+        self.recs[rec].exports.remove(0);
+        self.totals.assumed_tokens += to - self.recs[rec].written;
+        self.set_written(rec, to, true);
+        Ok(())
+    }
+
+    pub(crate) fn aborted(&mut self, rec: usize, step: u64) -> Outcome {
+        if self.recs[rec].revoked {
+            return Err("Write");
+        }
+        self.find_step(step)?;
+        let at = self.recs[rec].exports.iter().position(|(its, _)| *its == step).ok_or("NotExported")?;
+        self.recs[rec].exports.truncate(at);
+        Ok(())
+    }
+
+    /// Ends a step; pages that wait for none any more, pages of these that something else holds, pages that wait still.
+    pub(crate) fn end_step(&mut self, step: u64, revoked: bool) -> Result<(u64, u64, u64), &'static str> {
+        self.find_step(step)?;
+        self.steps.retain(|open| *open != step);
+        *(if revoked { &mut self.totals.revoked_steps } else { &mut self.totals.trusted_step_ends }) += 1;
+        let oldest = self.steps.first().copied().unwrap_or(u64::MAX);
+        let (mut passed, mut held, mut batch) = (0, 0, BTreeSet::new());
+        for page in 0..self.pages.len() as u32 {
+            let it = self.page(page);
+            if it.step == 0 || it.step >= oldest {
+                continue;
+            }
+            assert_eq!(it.st, St::Quarantined);
+            (passed, it.step) = (passed + 1, 0);
+            if it.holds > 0 || it.borrowed || it.readers > 0 {
+                held += 1;
+            } else {
+                it.st = St::Dirty;
+                batch.insert(page);
+            }
+        }
+        self.finish(vec![batch]);
+        Ok((passed, held, self.pages.iter().filter(|it| it.step > 0).count() as u64))
+    }
+
+    /// What `open_steps` shows of a step: waiting pages, exports.
+    pub(crate) fn shown(&self, step: u64) -> (u64, u64) {
+        let waiting = self.pages.iter().filter(|it| it.step >= step).count() as u64;
+        let writes = |rec: &&Rec| rec.counted && rec.exports.iter().any(|(its, _)| *its == step);
+        (waiting, self.recs.iter().filter(writes).count() as u64)
+    }
+
+    /// Whether an admission for so many pages would find them.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        self.unpromised() + self.count(St::Dirty) >= pages
     }
 
     /// After `prepare`: notes what will be written.
@@ -897,6 +1063,14 @@ impl Model {
     }
 
     pub(crate) fn pin(&mut self, rec: usize, ordinals: std::ops::Range<u32>, write: bool) -> Outcome {
+        if write && self.not_exported(rec).is_err() {
+            let pt = self.page_tokens();
+            let first = (self.recs[rec].written / pt).max(u64::from(ordinals.start));
+            let end = self.pending(rec).div_ceil(pt).min(u64::from(ordinals.end));
+            if first < end && self.recs[rec].pages.len() as u64 > first {
+                return Err("Busy");
+            }
+        }
         if ordinals.is_empty() {
             return Err("Empty");
         }

@@ -12,6 +12,15 @@ pub(crate) enum End {
     OtherThread,
 }
 
+/// How a step ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StepEnds {
+    Ended,
+    /// Its value is lost.
+    Lost,
+    Revoked,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Prove { max: u8 },
@@ -52,6 +61,12 @@ pub(crate) enum Op {
     Expire,
     FinishFence { which: u8 },
     FailFence,
+    OpenStep,
+    EndStep { which: u8, how: StepEnds },
+    Export { slot: u8, step: u8, tokens: u8 },
+    Report { slot: u8, step: u8, wrote: bool },
+    Kernel { which: u8, plane: u8, value: u8 },
+    OnRoom { pages: u8 },
     RefuseCleans { calls: u8 },
 }
 
@@ -106,6 +121,13 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Expire),
         7 => n().prop_map(|which| Op::FinishFence { which }),
         2 => Just(Op::FailFence),
+        5 => Just(Op::OpenStep),
+        7 => (n(), prop_oneof![6 => Just(StepEnds::Ended), 1 => Just(StepEnds::Lost), 2 => Just(StepEnds::Revoked)])
+            .prop_map(|(which, how)| Op::EndStep { which, how }),
+        8 => (n(), n(), n()).prop_map(|(slot, step, tokens)| Op::Export { slot, step, tokens }),
+        6 => (n(), n(), any::<bool>()).prop_map(|(slot, step, wrote)| Op::Report { slot, step, wrote }),
+        4 => (n(), n(), n()).prop_map(|(which, plane, value)| Op::Kernel { which, plane, value }),
+        2 => n().prop_map(|pages| Op::OnRoom { pages }),
         1 => (0u8..3).prop_map(|calls| Op::RefuseCleans { calls }),
     ]
 }

@@ -4,19 +4,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use pagestamp::geometry::{PageGeometry, Plane};
 use pagestamp::memory::{HeldControl, Lane};
 use pagestamp::{
     AdmitError, Admitted, CapacityPlan, CapacityProof, ClaimToken, Generation, HolderId, HolderProcess, OwnerId,
     PageGuard, PageHandle, PagePool, PlaneWriter, PoolConfig, ReadGuard, ReleaseError, Released, Request, Reservation,
-    Resized, Suspended, TicketId,
+    Resized, Step, StepId, StepLoss, Suspended, TicketId,
 };
 
 use crate::memory::{Cleaned, Spy, Under};
 use crate::model::{Claim, Kind, Model, Outcome, Proof, St, Standing};
-use crate::ops::{End, Op};
+use crate::ops::{End, Op, StepEnds};
 
 type Memory<M> = Spy<M>;
 
@@ -85,6 +86,13 @@ pub(crate) struct World<M: Under> {
     seen: BTreeMap<(u32, u64), Seen<M>>,
     detached: Vec<PageHandle<Memory<M>>>,
     refused_reads: u64,
+    /// open steps whose values are here; those whose were lost or revoked
+    steps: Vec<Step>,
+    lost: Vec<StepId>,
+    /// tokens that kernels may write: step, reservation, page, place in the page
+    launched: Vec<(u64, usize, u32, u32)>,
+    /// pages waited for, and calls so far
+    rooms: Vec<(u64, Arc<AtomicU64>)>,
 }
 
 fn owner(id: u64) -> OwnerId {
@@ -127,6 +135,10 @@ impl<M: Under> World<M> {
             seen: BTreeMap::new(),
             detached: Vec::new(),
             refused_reads: 0,
+            steps: Vec::new(),
+            lost: Vec::new(),
+            launched: Vec::new(),
+            rooms: Vec::new(),
         };
         let most = world.model.usable() * world.model.page_tokens();
         assert!(world.prove(most.div_ceil(2)));
@@ -362,6 +374,49 @@ impl<M: Under> World<M> {
         self.check();
     }
 
+    /// Whoever waits for room that there is was called, once, by the call that made it.
+    fn check_rooms(&mut self) {
+        for (pages, calls) in &self.rooms {
+            let calls = calls.load(Ordering::Relaxed);
+            assert!(calls == 1 || calls == 0 && !self.model.has_room(*pages), "{calls} calls for {pages} pages");
+        }
+        self.rooms.retain(|(_, calls)| calls.load(Ordering::Relaxed) == 0);
+    }
+
+    /// A step: mostly one that is here, sometimes one that was lost or revoked.
+    fn step_of(&self, n: u8) -> Option<&Step> {
+        self.steps.get(usize::from(n).checked_rem(self.steps.len())?)
+    }
+
+    fn end_step(&mut self, at: usize, how: StepEnds) {
+        let step = self.steps.swap_remove(at);
+        let (id, number) = (step.id(), step.id().sequence());
+        let (real, revoked) = match how {
+            StepEnds::Lost => return self.lost.push(id),
+            // SAFETY: (1) the machine plays the kernels, which write under open steps only, between calls.
+            StepEnds::Ended => (unsafe { self.pool.end_step(step) }.map_err(|refused| *refused.error()), false),
+            StepEnds::Revoked => {
+                // The value stays, and is good for nothing any more.
+                self.steps.push(step);
+                // SAFETY: as above.
+                (unsafe { self.pool.revoke_step(id, StepLoss::Finished) }, true)
+            }
+        };
+        self.pull_log();
+        self.check_step_end(real, number, revoked);
+    }
+
+    fn check_step_end(&mut self, real: Result<pagestamp::StepEnd, pagestamp::StepError>, number: u64, revoked: bool) {
+        match (real, self.model.end_step(number, revoked)) {
+            (Ok(real), Ok(model)) => {
+                assert_eq!((real.pages, real.quarantined_pages, real.waiting_pages), model);
+                self.launched.retain(|launched| launched.0 != number);
+            }
+            (Err(real), Err(_)) => assert_eq!(variant(&real), "Over"),
+            (real, model) => panic!("{real:?}, {model:?}"),
+        }
+    }
+
     fn apply(&mut self, op: &Op) {
         let pt = self.model.page_tokens();
         match *op {
@@ -536,8 +591,9 @@ impl<M: Under> World<M> {
                 let model = match () {
                     () if to > it.reserved => Err("PastReserved"),
                     () if to < it.written => Err("Backward"),
-                    () if it.revoked => Err("Revoked"),
-                    () if self.model.any_writing(rec, it.written, to) => Err("Busy"),
+                    () if self.model.not_exported(rec).is_err() => Err("Exported"),
+                    () if self.model.recs[rec].revoked => Err("Revoked"),
+                    () if self.model.any_writing(rec, self.model.recs[rec].written, to) => Err("Busy"),
                     () => Ok(()),
                 };
                 same(&kv.assume_written(to), &model);
@@ -567,8 +623,9 @@ impl<M: Under> World<M> {
                 let it = &self.model.recs[rec];
                 let model = match () {
                     () if to > it.written => Err("Upward"),
-                    () if it.revoked => Err("Revoked"),
-                    () if self.model.any_writing(rec, to, it.written) => Err("Busy"),
+                    () if self.model.not_exported(rec).is_err() => Err("Exported"),
+                    () if self.model.recs[rec].revoked => Err("Revoked"),
+                    () if self.model.any_writing(rec, to, self.model.recs[rec].written) => Err("Busy"),
                     () => Ok(()),
                 };
                 same(&kv.truncate(to), &model);
@@ -874,8 +931,8 @@ impl<M: Under> World<M> {
                 let real = self.pool.suspend();
                 self.pull_log();
                 let waiting = |rec: &&crate::model::Rec| rec.kind == Kind::Admitted && rec.promised > 0;
-                let busy =
-                    self.model.recs.iter().any(|rec| waiting(&rec)) || self.model.tickets.iter().flatten().count() > 0;
+                let busy = self.model.recs.iter().any(|rec| waiting(&rec))
+                    || self.model.tickets.iter().flatten().count() + self.model.steps.len() > 0;
                 assert_eq!(real.is_err(), busy);
                 let Ok(real) = real else { return };
                 self.model.suspended = true;
@@ -960,6 +1017,90 @@ impl<M: Under> World<M> {
                 control.finish(open[at]).unwrap();
                 self.model.finish_fence(open[at]);
             }
+            Op::OpenStep => {
+                if self.model.steps.len() < 6 {
+                    let step = self.pool.open_step();
+                    self.model.steps.push(step.id().sequence());
+                    self.model.opened = step.id().sequence();
+                    self.steps.push(step);
+                }
+            }
+            Op::EndStep { which, how } => {
+                if matches!(how, StepEnds::Revoked)
+                    && let Some(id) = self.lost.pop()
+                {
+                    // SAFETY: (1) as in `end_step`.
+                    let real = unsafe { self.pool.revoke_step(id, StepLoss::NeverLaunched) };
+                    self.pull_log();
+                    return self.check_step_end(real, id.sequence(), true);
+                }
+                if let Some(at) = usize::from(which).checked_rem(self.steps.len()) {
+                    self.end_step(at, how);
+                }
+            }
+            Op::Export { slot, step, tokens } => {
+                let Some((rec, kv)) = self.reserved(slot, true) else { return };
+                let Some(step) = self.step_of(step) else { return };
+                let number = step.id().sequence();
+                let room = self.model.recs[rec].reserved.saturating_sub(self.model.pending(rec));
+                let tokens = if tokens == 255 { u64::MAX } else { u64::from(tokens) % (room + 2) };
+                let real = kv.export(step, tokens);
+                self.pull_log();
+                let model = self.model.export(rec, number, tokens);
+                same(&real, &model.clone().map(|_| ()));
+                if let (Ok(pending), Ok(moves)) = (real, model) {
+                    self.learn_moves(rec, &moves, &kv.handles().collect::<Vec<_>>());
+                    self.model.exported(rec, pending.start, pending.end);
+                    assert_eq!((pending.end - pending.start, pending.end), (tokens, self.model.pending(rec)));
+                    for token in pending {
+                        let (at, place) = self.model.geometry.locate_token(token);
+                        self.launched.push((number, rec, self.model.recs[rec].pages[at as usize], place));
+                    }
+                }
+            }
+            Op::Report { slot, step, wrote } => {
+                let Some((rec, kv)) = self.reserved(slot, true) else { return };
+                let Some(step) = self.step_of(step) else { return };
+                let number = step.id().sequence();
+                let before = self.model.recs[rec].exports.clone();
+                let (real, model) = match wrote {
+                    true => (kv.wrote(step), self.model.wrote(rec, number)),
+                    false => (kv.aborted(step), self.model.aborted(rec, number)),
+                };
+                same(&real, &model);
+                if let Ok(end) = real {
+                    let is_over = |number: u64| {
+                        let has = |exports: &[(u64, u64)]| exports.iter().any(|(step, _)| *step == number);
+                        has(&before) && !has(&self.model.recs[rec].exports)
+                    };
+                    let it = &self.model.recs[rec];
+                    assert_eq!(end, if wrote { it.written } else { self.model.pending(rec) });
+                    let over: Vec<u64> =
+                        self.launched.iter().map(|launched| launched.0).filter(|n| is_over(*n)).collect();
+                    self.launched.retain(|launched| launched.1 != rec || !over.contains(&launched.0));
+                }
+            }
+            Op::Kernel { which, plane, value } => {
+                let Some(at) = usize::from(which).checked_rem(self.launched.len()) else { return };
+                let (_, _, page, place) = self.launched[at];
+                let plane = usize::from(plane) % self.model.geometry.planes().len();
+                let offset = self.model.geometry.run_offset(plane, 0, place).unwrap() as usize;
+                // SAFETY: (1) of `memory`: the token is pending under an open step, so that nobody else looks at it.
+                unsafe { self.pool.memory() }.poke(plane, page, offset, value);
+                if M::HAS_BYTES {
+                    self.model.page(page).bytes[plane][offset] = value;
+                }
+            }
+            Op::OnRoom { pages } => {
+                let pages = u64::from(pages) % 9;
+                let calls = Arc::new(AtomicU64::new(0));
+                let call = Arc::clone(&calls);
+                let waits = self.pool.on_room(pages, move || drop(call.fetch_add(1, Ordering::Relaxed).to_string()));
+                assert_eq!(waits.is_none(), self.model.has_room(pages));
+                if waits.is_some() {
+                    self.rooms.push((pages, calls));
+                }
+            }
             Op::FailFence => {
                 let Some(fence) = self.control.as_ref().and_then(HeldControl::fail_next) else { return };
                 self.model.fail_fence(fence);
@@ -1006,10 +1147,19 @@ impl<M: Under> World<M> {
             "cleaned unasked: {:?}",
             self.model.log
         );
+        // Before any call that would call back by itself.
+        self.check_rooms();
         self.pool.audit().unwrap();
         self.pool.audit_bytes(0..self.pool.max_pages()).unwrap();
         self.model.totals.refused_reads = self.refused_reads;
-        assert_eq!(self.pool.stats(), self.model.stats());
+        let mut stats = self.model.stats();
+        stats.room_waiters = self.rooms.len() as u64;
+        assert_eq!(self.pool.stats(), stats);
+        let shown: Vec<_> = self.pool.open_steps();
+        assert_eq!(shown.iter().map(|step| step.id.sequence()).collect::<Vec<_>>(), self.model.steps);
+        for step in shown {
+            assert_eq!((step.waiting_pages, step.exports), self.model.shown(step.id.sequence()));
+        }
         let total = self.pool.stats();
         let sum = total.free_pages + total.live_pages + total.cached_pages + total.quarantined_pages;
         let sum = sum + total.cleaning_pages + total.parked_pages + total.retired_pages + total.reserved_pages;
@@ -1057,6 +1207,11 @@ impl<M: Under> World<M> {
         }
         for ticket in 0..self.tickets.len() {
             self.apply(&Op::EndTicket { ticket: ticket as u8, revoke: seed.is_multiple_of(2) });
+        }
+        while !self.steps.is_empty() || !self.lost.is_empty() {
+            let how = if self.steps.is_empty() { StepEnds::Revoked } else { StepEnds::Ended };
+            self.apply(&Op::EndStep { which: seed, how });
+            self.check();
         }
         let forgotten = std::mem::take(&mut self.forgotten);
         self.slots.extend(forgotten);

@@ -61,7 +61,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use models::{blocks, extent, header as revoke, release, slot, stock, ticket};
+use models::{blocks, extent, header as revoke, release, slot, step, stock, ticket};
 use plants::SOURCE_PLANTS;
 use world::Plant;
 
@@ -108,6 +108,9 @@ const MODELS: &[Model] = models! {
     ticket::loom_release_of_a_reservation_races_its_last_write_ticket_end, None, ["same page", "other page"];
     ticket::loom_reclaim_races_the_last_write_ticket_end, Some(4),
         ["read", "refused", "reissued at once", "quarantined"];
+    step::loom_step_end_races_release, None, ["reissued at once", "quarantined"];
+    step::loom_two_step_ends_race_release, Some(4), ["reissued at once", "quarantined"];
+    step::loom_table_races_release, None, ["reissued at once", "quarantined", "in the table", "refused"];
     revoke::loom_revoke_races_borrow, None, ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_revoke_races_two_borrowers, Some(5), ["read", "refused", "by the revoker", "by a borrower"];
     revoke::loom_two_revocations_race_borrow, Some(6), ["read", "refused", "by the revoker", "by a borrower"];
@@ -176,6 +179,11 @@ const ORDER_PLANTS: &[(&str, Plant, &str)] = &[
         Plant::BorrowTrustsFlagsOfALostPage,
         "loom_reclaim_races_the_last_write_ticket_end",
     ),
+    ("release_ignores_steps", Plant::ReleaseIgnoresSteps, "loom_step_end_races_release"),
+    ("steps_looked_at_outside_the_lock", Plant::StepsLookedAtOutsideLock, "loom_table_races_release"),
+    ("end_ignores_other_steps", Plant::EndIgnoresOtherSteps, "loom_two_step_ends_race_release"),
+    ("page_waits_for_the_oldest_step", Plant::PageWaitsForOldestStep, "loom_two_step_ends_race_release"),
+    ("table_before_its_step", Plant::TableBeforeStep, "loom_table_races_release"),
     ("both_hand_back", Plant::BothHandBack, "loom_revoke_races_borrow"),
     ("slot_looked_at_and_read", Plant::CheckThenRead, "loom_slot_release_races_read"),
     ("slot_free_before_reset", Plant::FreeBeforeZero, "loom_two_threads_claim_and_free_one_slot"),

@@ -50,6 +50,11 @@ pub(crate) enum Plant {
     ReleaseClearsCount,
     CountedRecordIsReused,
     ReclaimIgnoresBorrows,
+    ReleaseIgnoresSteps,
+    StepsLookedAtOutsideLock,
+    EndIgnoresOtherSteps,
+    PageWaitsForOldestStep,
+    TableBeforeStep,
     BorrowTrustsFlagsOfALostPage,
     BothHandBack,
     ReaderResets,
@@ -98,6 +103,11 @@ pub(crate) struct State {
     tickets: Vec<(Ticket, bool)>,
     /// Records of reservations that ended, for the next.
     idle: Vec<Arc<Core>>,
+    /// Open steps, oldest first, and how many there were.
+    steps: Vec<u64>,
+    opened: u64,
+    /// Pages that wait for steps, with the last one that each waits for.
+    waiting: Vec<(u64, u32)>,
 }
 
 #[derive(Debug)]
@@ -230,10 +240,15 @@ impl World {
             if self.plant == Plant::BumpAfterZero && !state.announced.contains(&page) {
                 self.clean(&[(page, extent.dirty_tokens(TOKENS))]);
             }
-            if borrowed || (word.holds() > 0 && self.plant != Plant::ReleaseIgnoresTickets) {
+            let waits_for = self.last_step(state);
+            let held = word.holds() > 0 && self.plant != Plant::ReleaseIgnoresTickets;
+            if borrowed || waits_for.is_some() || held {
                 let word = word.with_state(PageState::Quarantined);
                 meta.publish(if borrowed { word.held().unwrap_or(word) } else { word });
-                state.quarantined.push(page);
+                match waits_for {
+                    Some(step) => state.waiting.push((step, page)),
+                    None => state.quarantined.push(page),
+                }
             } else if extent.is_untouched() {
                 meta.free(word.with_state(PageState::Free));
                 state.free.push(page);
@@ -300,13 +315,71 @@ impl World {
             word.state() == PageState::Live && word.generation() == life && self.meta(page).owner() == Some(who)
         };
         let early = self.plant == Plant::CheckOutsideLock && is_theirs();
+        let idle = self.plant == Plant::StepsLookedAtOutsideLock && self.lock().steps.is_empty();
         let mut state = self.lock();
         if !early && !is_theirs() {
             return false;
         }
+        let open = std::mem::take(&mut state.steps);
+        if !idle {
+            state.steps = open.clone();
+        }
         let batch = self.let_go(&mut state, &[page], false);
+        state.steps = open;
         self.finish_leaving(state, &batch);
         true
+    }
+
+    // ---- steps ----
+
+    /// As `Steps::hold`: what a page waits for that leaves now.
+    fn last_step(&self, state: &State) -> Option<u64> {
+        match self.plant {
+            Plant::ReleaseIgnoresSteps => None,
+            Plant::PageWaitsForOldestStep => state.steps.first().copied(),
+            _ => state.steps.last().map(|_| state.opened),
+        }
+    }
+
+    /// As `PagePool::open_step`.
+    pub(crate) fn open_step(&self) -> u64 {
+        let mut state = self.lock();
+        state.opened += 1;
+        let step = state.opened;
+        state.steps.push(step);
+        step
+    }
+
+    /// As `PagePool::close_step`, with `let_go_of_waiting`.
+    pub(crate) fn end_step(&self, step: u64) {
+        let mut state = self.lock();
+        state.steps.retain(|open| *open != step);
+        let oldest = state.steps.first().copied().filter(|_| self.plant != Plant::EndIgnoresOtherSteps);
+        let (passed, waiting): (Vec<_>, Vec<_>) = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .partition(|(last, _)| oldest.is_none_or(|oldest| *last < oldest));
+        state.waiting = waiting;
+        let announced = self.pages_announced();
+        let mut batch = Vec::new();
+        for (_, page) in passed {
+            let meta = self.meta(page);
+            let word = meta.word();
+            if word.holds() > 0 || announced.contains(&page) {
+                state.quarantined.push(page);
+            } else {
+                meta.publish(word.with_state(PageState::Cleaning));
+                batch.push((page, meta.extent().dirty_tokens(TOKENS)));
+            }
+        }
+        self.finish_leaving(state, &batch);
+    }
+
+    /// As a row of handles, that is written under an open step: whether a kernel may use the page.
+    pub(crate) fn open_step_and_check(&self, page: u32, life: Generation) -> (u64, bool) {
+        let is_readable = || self.meta(page).word_for_reader().is_readable_as(life);
+        let early = self.plant == Plant::TableBeforeStep && is_readable();
+        let step = self.open_step();
+        (step, early || is_readable())
     }
 
     /// As `Inner::collect_quarantine`.
@@ -551,7 +624,8 @@ impl World {
         let state = self.lock();
         for page in 0..self.metas.len() as u32 {
             let times = |list: &[u32]| list.iter().filter(|at| **at == page).count();
-            let lists = (times(&state.free), times(&state.quarantined), times(&state.dirty));
+            let waiting = state.waiting.iter().filter(|(_, at)| *at == page).count();
+            let lists = (times(&state.free), times(&state.quarantined) + waiting, times(&state.dirty));
             let expected = match self.meta(page).word().state() {
                 PageState::Free => (1, 0, 0),
                 PageState::Quarantined => (0, 1, 0),

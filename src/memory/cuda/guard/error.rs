@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::error::ReadError;
+use crate::error::{ReadError, RowError};
 use crate::id::PoolId;
 use crate::memory::cuda::DriverError;
 use crate::memory::{Lane, MemoryError};
@@ -36,6 +36,9 @@ pub enum GuardError {
     /// Past what is written, or revoked.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// What else is wrong with a row.
+    #[error(transparent)]
+    Row(RowError),
     /// The pool has no null page, which would stand in for a bad one.
     #[error("the pool has no null page to read in the place of a bad one; make the pool with one")]
     NoNullPage,
@@ -72,4 +75,17 @@ pub enum GuardError {
     /// The driver refused.
     #[error(transparent)]
     Driver(#[from] DriverError),
+}
+
+impl From<RowError> for GuardError {
+    fn from(error: RowError) -> Self {
+        match error {
+            RowError::ForeignPool { expected, found } => Self::ForeignPool { expected, found },
+            RowError::Unwritten { to_tokens, readable_tokens } => {
+                ReadError::Unwritten { to_tokens, written_tokens: readable_tokens }.into()
+            }
+            RowError::Revoked => ReadError::Revoked.into(),
+            other => Self::Row(other),
+        }
+    }
 }

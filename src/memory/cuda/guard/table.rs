@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::verdict::Findings;
 use super::{GuardError, GuardVerdict};
-use crate::error::ReadError;
 use crate::memory::cuda::CudaMemory;
 use crate::memory::cuda::device::{Pinned, Slab};
 use crate::memory::cuda::driver::Stream;
@@ -18,6 +17,7 @@ use crate::memory::{Fence, FenceState, Lane, PageMemory};
 use crate::pool::PagePool;
 use crate::reservation::Reservation;
 use crate::stamp::PageState;
+use crate::table::TableRow;
 
 /// Where attention's own table lies on the device: `[rows, row_cells]` page numbers of 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -235,58 +235,42 @@ impl GuardTable {
     ///
     /// # Errors
     ///
+    /// As [`push_row`](Self::push_row).
+    pub fn push(&mut self, kv: &Reservation<CudaMemory>, tokens: u64) -> Result<u32, GuardError> {
+        self.push_row(kv.row(tokens))
+    }
+
+    /// As [`push`](Self::push), of any row that a [table](crate::table) takes: with tokens that are pending under a step, or from
+    /// handles.
+    ///
+    /// # Errors
+    ///
     /// The table is as it was.
     ///
     /// - [`GuardError::TooManyRows`], [`GuardError::TooManyEntries`], [`GuardError::ForeignPool`].
     /// - [`GuardError::Read`]: the tokens are not written, or the owner was reclaimed.
+    /// - [`GuardError::Row`]: what else is wrong with the row.
     /// - [`GuardError::Unfinished`]
-    pub fn push(&mut self, kv: &Reservation<CudaMemory>, tokens: u64) -> Result<u32, GuardError> {
+    pub fn push_row(&mut self, row: TableRow<'_, CudaMemory>) -> Result<u32, GuardError> {
         self.free()?;
-        let pages = self.fits(kv, tokens)?;
-        let places = places(self.max_rows, self.max_entries);
-        let bytes = self.host.bytes();
-        let mut at = places.entries + self.entries as usize * size_of::<Entry>();
-        let mut count = 0;
-        for handle in kv.handles().take(pages as usize) {
-            let entry = Entry { generation: handle.generation().get(), page: handle.index(), seen: 0 };
-            at = put(bytes, at, &entry);
-            count += 1;
-        }
-        if count < pages {
-            // Reclaimed between the two looks.
-            return Err(ReadError::Revoked.into());
-        }
-        put(bytes, places.owners + self.rows as usize * 8, &kv.owner().get());
-        put(bytes, places.offsets + (self.rows as usize + 1) * 4, &(self.entries + count));
-        self.entries += count;
-        self.rows += 1;
-        self.judged_rows = None;
-        Ok(self.rows - 1)
-    }
-
-    /// Checks that a row may be added, and counts its pages.
-    fn fits(&self, kv: &Reservation<CudaMemory>, tokens: u64) -> Result<u32, GuardError> {
-        let (expected, found) = (self.pool.id(), kv.pool().id());
-        if expected != found {
-            return Err(GuardError::ForeignPool { expected, found });
-        }
-        if kv.is_revoked() {
-            return Err(ReadError::Revoked.into());
-        }
-        let written_tokens = kv.written_tokens();
-        if tokens > written_tokens {
-            return Err(ReadError::Unwritten { to_tokens: tokens, written_tokens }.into());
-        }
+        let checked = row.check(&self.pool.inner)?;
         if self.rows == self.max_rows {
             return Err(GuardError::TooManyRows { max_rows: self.max_rows });
         }
-        let pages = kv.pool().geometry().pages_for_tokens(tokens);
-        let needed_entries = u64::from(self.entries) + pages;
+        let needed_entries = u64::from(self.entries) + u64::from(checked.pages());
         if needed_entries > u64::from(self.max_entries) {
             return Err(GuardError::TooManyEntries { needed_entries, max_entries: self.max_entries });
         }
-        // at most `max_entries`
-        Ok(pages as u32)
+        let places = places(self.max_rows, self.max_entries);
+        let bytes = self.host.bytes();
+        let mut at = places.entries + self.entries as usize * size_of::<Entry>();
+        checked.each(0, |page, generation| at = put(bytes, at, &Entry { generation, page, seen: 0 }))?;
+        self.entries += checked.pages();
+        put(bytes, places.owners + self.rows as usize * 8, &row.owner().get());
+        put(bytes, places.offsets + (self.rows as usize + 1) * 4, &self.entries);
+        self.rows += 1;
+        self.judged_rows = None;
+        Ok(self.rows - 1)
     }
 
     /// Copies the table to the device and checks it there, behind the stamps of all pages that were handed out until now:
@@ -374,6 +358,9 @@ impl GuardTable {
         let end = first + self.entries as usize * size_of::<Entry>();
         for entry in self.host.bytes()[first..end].chunks_exact_mut(size_of::<Entry>()) {
             let mut found: Entry = get(entry);
+            if found.page == self.null_page {
+                continue;
+            }
             let word = self.pool.inner.meta(found.page).word_for_reader();
             if word.generation().get() != found.generation || word.state() != PageState::Live {
                 found.generation |= Entry::STRUCK_OUT;

@@ -5,5 +5,6 @@ pub(crate) mod extent;
 pub(crate) mod header;
 pub(crate) mod release;
 pub(crate) mod slot;
+pub(crate) mod step;
 pub(crate) mod stock;
 pub(crate) mod ticket;
