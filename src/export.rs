@@ -194,7 +194,7 @@ impl<M: PageMemory> Inner<M> {
         match open.and_then(|open| self.step_id(open.step)).zip(core.exports.last()) {
             Some((step, last)) => Err(Exported { step, to_tokens: last.to_tokens }),
             None => {
-                core.exports.truncate(0);
+                core.exports.clear();
                 Ok(())
             }
         }
@@ -208,7 +208,7 @@ impl<M: PageMemory> Inner<M> {
         let is_over = |export: Export| !state.steps.is_open(export.step);
         let (over, count) = (core.exports.iter().filter(|export| is_over(*export)).count(), core.exports.count());
         if over == count {
-            core.exports.truncate(0);
+            core.exports.clear();
         } else if let Some(first) = core.exports.iter().find(|export| over > 0 && !is_over(*export)) {
             let to_tokens = kv.pending_tokens();
             let step = self.step_id(first.step).unwrap_or(step);

@@ -208,8 +208,13 @@ impl Exports {
         self.truncate(count.saturating_sub(1));
     }
 
-    /// Keeps the first `count`.
+    /// Forgets all.
     #[inline]
+    pub(crate) fn clear(&self) {
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Keeps the first `count`.
     pub(crate) fn truncate(&self, count: usize) {
         self.count.store(count.min(self.count()) as u32, Ordering::Relaxed);
     }

@@ -1,7 +1,9 @@
 //! The hottest calls, each on a pool of its own that is warm.
+#![expect(unsafe_code, reason = "ends a step")]
 
 use std::hint::black_box;
 
+use pagestamp::table::{BlockTable, TableRow};
 use pagestamp::{
     CapacityPlan, CapacityProof, HostMemory, NullMemory, OwnPages, OwnerId, PageGeometry, PageMemory, PagePool, Plane,
     PoolConfig, PrefixTokens, Request, Reservation, Retention,
@@ -28,6 +30,9 @@ pub(crate) fn all() -> Vec<Call> {
         call("read a page by its handle", read_by_handle),
         call("read a page by its reservation", read_by_reservation),
         call("check a handle", check),
+        call("write a row of 64 pages from a reservation", || write_row(false)),
+        call("write a row of 64 pages from handles", || write_row(true)),
+        call("export, report and end a step of 1 token", step),
         call("publish 64 pages", publish),
         call("look up 64 pages that are held", || look_up(true)),
         call("look up 64 pages that are cached", || look_up(false)),
@@ -121,6 +126,30 @@ fn check() -> Box<dyn FnMut()> {
     Box::new(move || {
         let _held = &kv;
         pool.check(owner(), black_box(handle)).expect("live");
+    })
+}
+
+fn write_row(of_handles: bool) -> Box<dyn FnMut()> {
+    let (pool, proof) = null_pool();
+    let (kv, tokens) = (committed(&pool, &proof, 64), 64 * PAGE_TOKENS);
+    let handles: Vec<_> = kv.handles().collect();
+    let (mut cells, mut lens) = (vec![0; 64], [0]);
+    Box::new(move || {
+        let row = if of_handles { TableRow::of_handles(owner(), &handles, tokens) } else { kv.row(tokens) };
+        let mut table = BlockTable::new(&pool, &mut cells, 64, &mut lens).expect("shape");
+        table.push(black_box(row)).expect("written");
+    })
+}
+
+fn step() -> Box<dyn FnMut()> {
+    let (pool, proof) = null_pool();
+    let mut kv = pool.reserve(&proof, Request::new(owner(), 64 * PAGE_TOKENS), 64 * PAGE_TOKENS).expect("room");
+    Box::new(move || {
+        let step = pool.open_step();
+        kv.export(&step, black_box(1)).expect("reserved");
+        kv.wrote(&step).expect("exported");
+        // SAFETY: (1) nothing was launched.
+        unsafe { pool.end_step(step) }.expect("open");
     })
 }
 

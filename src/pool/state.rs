@@ -193,7 +193,7 @@ impl State {
             index,
             claims: PageClaims::default(),
             totals: Totals::default(),
-            waiting: Waiting::default(),
+            waiting: Waiting::new(Arc::new([])),
             announced: Vec::new(),
             just_cached: Vec::new(),
             batches: Vec::new(),
@@ -261,7 +261,7 @@ impl State {
             return;
         }
         core.pages.truncate(0);
-        core.exports.truncate(0);
+        core.exports.clear();
         self.idle.push(core);
     }
 }

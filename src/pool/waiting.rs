@@ -1,7 +1,7 @@
 //! The lock on the pool's state, and those who wait for room.
 //!
-//! *Owns* the moment in which callbacks run: behind every unlocking of the state, so that no way of freeing pages can forget
-//! them, and outside every lock. *Does not know* who frees pages.
+//! *Owns* the moment in which callbacks run: at every unlocking of the state, so that no way of freeing pages can forget them,
+//! and outside every lock. *Does not know* who frees pages.
 //!
 //! **One runs at a time.** A callback may call the pool; what comes due by that is run by whoever runs callbacks already, behind
 //! the one at hand: so callbacks never nest. While the pool is resized none runs, and the end of the resize looks again.
@@ -30,16 +30,29 @@ struct Waiter {
 }
 
 /// Those who wait for room.
-#[derive(Default)]
 pub(crate) struct Waiting {
     /// In the order in which they came.
     waiters: Vec<Waiter>,
     next: u64,
     /// Somebody runs callbacks, and will look again.
     is_running: bool,
+    aside: Arc<Aside>,
+}
+
+/// What is looked at beside the state.
+#[derive(Debug)]
+struct Aside {
+    /// Serialises resize, suspend and resume, which call the memory outside the state's lock.
+    resizing: Mutex<()>,
+    metas: Arc<[PageMeta]>,
 }
 
 impl Waiting {
+    pub(crate) fn new(metas: Arc<[PageMeta]>) -> Self {
+        let aside = Arc::new(Aside { resizing: Mutex::new(()), metas });
+        Self { waiters: Vec::new(), next: 0, is_running: false, aside }
+    }
+
     #[inline]
     fn is_empty(&self) -> bool {
         self.waiters.is_empty()
@@ -68,13 +81,16 @@ impl State {
         missing > 0 && evictable.take(missing).count() == missing
     }
 
-    fn is_any_due(&self, metas: &[PageMeta]) -> bool {
-        self.waiting.waiters.iter().any(|waiter| self.has_room(metas, waiter.pages))
+    /// Says whether a callback is due that nobody will run but who asks.
+    fn is_any_due(&self) -> bool {
+        let Waiting { waiters, is_running, aside, .. } = &self.waiting;
+        let nobody_looks = !is_running && !aside.resizing.is_locked();
+        nobody_looks && waiters.iter().any(|waiter| self.has_room(&aside.metas, waiter.pages))
     }
 
-    fn take_due(&mut self, metas: &[PageMeta]) -> Vec<Callback> {
+    fn take_due(&mut self) -> Vec<Callback> {
         let mut waiters = std::mem::take(&mut self.waiting.waiters);
-        let due = waiters.extract_if(.., |waiter| self.has_room(metas, waiter.pages));
+        let due = waiters.extract_if(.., |waiter| self.has_room(&self.waiting.aside.metas, waiter.pages));
         let due = due.map(|waiter| waiter.callback).collect();
         self.waiting.waiters = waiters;
         due
@@ -84,58 +100,32 @@ impl State {
 /// The pool's one lock.
 pub(crate) struct StateLock {
     state: Mutex<State>,
-    /// Serialises resize, suspend and resume, which call the memory outside `state`.
-    resizing: Mutex<()>,
-    metas: Arc<[PageMeta]>,
+    aside: Arc<Aside>,
 }
 
 impl StateLock {
-    pub(crate) fn new(state: State, metas: Arc<[PageMeta]>) -> Self {
-        Self { state: Mutex::new(state), resizing: Mutex::new(()), metas }
+    pub(crate) fn new(mut state: State, metas: Arc<[PageMeta]>) -> Self {
+        state.waiting = Waiting::new(metas);
+        let aside = Arc::clone(&state.waiting.aside);
+        Self { state: Mutex::new(state), aside }
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> StateGuard<'_> {
-        StateGuard { state: self.state.lock(), after: After { lock: self, runs: false } }
+        StateGuard(self.state.lock())
     }
 
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<StateGuard<'_>> {
-        Some(StateGuard { state: self.state.try_lock()?, after: After { lock: self, runs: false } })
+        self.state.try_lock().map(StateGuard)
     }
 
     pub(crate) fn lock_resizing(&self) -> ResizeGuard<'_> {
-        ResizeGuard { _resizing: self.resizing.lock(), _look: Look(self) }
+        ResizeGuard { _resizing: self.aside.resizing.lock(), _look: Look(self) }
     }
 
     pub(crate) fn try_lock_resizing(&self) -> Option<ResizeGuard<'_>> {
-        Some(ResizeGuard { _resizing: self.resizing.try_lock()?, _look: Look(self) })
-    }
-
-    /// Runs the callbacks that are due until none is.
-    #[cold]
-    fn run_due(&self) {
-        loop {
-            let mut state = self.state.lock();
-            let due = if self.resizing.is_locked() { Vec::new() } else { state.take_due(&self.metas) };
-            if due.is_empty() {
-                state.waiting.is_running = false;
-                return;
-            }
-            drop(state);
-            for callback in due {
-                self.run(callback);
-            }
-        }
-    }
-
-    /// Whoever waits is not whom a panic should hit: it is caught and counted.
-    fn run(&self, callback: Callback) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(callback)) {
-            // Its drop is the caller's code too.
-            std::mem::forget(payload);
-            self.state.lock().totals.callback_panics += 1;
-        }
+        Some(ResizeGuard { _resizing: self.aside.resizing.try_lock()?, _look: Look(self) })
     }
 }
 
@@ -146,46 +136,42 @@ impl fmt::Debug for StateLock {
 }
 
 /// The state, locked.
-pub(crate) struct StateGuard<'a> {
-    // Dropped in this order: unlocked, then callbacks run.
-    state: MutexGuard<'a, State>,
-    after: After<'a>,
-}
-
-/// What is done behind the unlocking.
-struct After<'a> {
-    lock: &'a StateLock,
-    runs: bool,
-}
+pub(crate) struct StateGuard<'a>(MutexGuard<'a, State>);
 
 impl StateGuard<'_> {
     /// Sleeps until `condvar` is notified, unless somebody waits for what is here now.
     pub(super) fn wait(&mut self, condvar: &Condvar) {
         if !self.is_any_due() {
-            condvar.wait(&mut self.state);
+            condvar.wait(&mut self.0);
         }
     }
 
     /// As [`wait`](Self::wait), for so long at the most.
     pub(super) fn wait_for(&mut self, condvar: &Condvar, timeout: std::time::Duration) {
         if !self.is_any_due() {
-            condvar.wait_for(&mut self.state, timeout);
+            condvar.wait_for(&mut self.0, timeout);
         }
     }
 
-    fn is_any_due(&self) -> bool {
-        let (lock, waiting) = (self.after.lock, &self.state.waiting);
-        let nobody_looks = !waiting.is_running && !lock.resizing.is_locked();
-        !waiting.is_empty() && nobody_looks && self.state.is_any_due(&lock.metas)
-    }
-
+    /// Runs the callbacks that are due until none is, with the lock free while they run.
     #[cold]
-    fn look_for_due(&mut self) {
-        if self.is_any_due() {
-            self.state.waiting.is_running = true;
-            self.after.runs = true;
+    fn run_due(&mut self) {
+        while self.is_any_due() {
+            let due = self.take_due();
+            self.waiting.is_running = true;
+            let panics = MutexGuard::unlocked(&mut self.0, || due.into_iter().map(run).sum::<u64>());
+            self.waiting.is_running = false;
+            self.totals.callback_panics += panics;
         }
     }
+}
+
+/// Whoever frees pages is not whom a panic should hit: it is caught, and counted as 1.
+fn run(callback: Callback) -> u64 {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(callback)) else { return 0 };
+    // Its drop is the caller's code too.
+    std::mem::forget(payload);
+    1
 }
 
 impl Deref for StateGuard<'_> {
@@ -193,31 +179,22 @@ impl Deref for StateGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &State {
-        &self.state
+        &self.0
     }
 }
 
 impl DerefMut for StateGuard<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
+        &mut self.0
     }
 }
 
 impl Drop for StateGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.state.waiting.is_empty() {
-            self.look_for_due();
-        }
-    }
-}
-
-impl Drop for After<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        if self.runs {
-            self.lock.run_due();
+        if !self.0.waiting.is_empty() {
+            self.run_due();
         }
     }
 }
