@@ -141,8 +141,8 @@ fn texts_say_what_was_asked_what_is_there_and_what_to_do() {
         "plane 3 was asked for; the pool has 1",
         "pages up to 9 were asked for; the reservation has 2",
         &format!("handle 0 cannot be used by this owner: page {} does not belong to owner 2", handles[0].index()),
-        "1 clones, reservations or scrubbers still use the pool, 2 pages are live, 0 held or not zero yet, 0 tickets open; \
-         end them",
+        "1 clones, reservations or scrubbers still use the pool, 2 pages are live, 0 held or not zero yet, 0 tickets and 0 \
+         steps open; end them",
     ];
     assert_eq!(seen, expected);
 }
