@@ -15,12 +15,13 @@ use pagestamp::handoff::{
 };
 use pagestamp::memory::Heat;
 use pagestamp::memory::{CleanPage, Fence, FenceState, ForeignPlane, HostBytes, HostOptions, Lane, MemoryError, Span};
+use pagestamp::table::{BlockTable, RowMark, SlotMapping};
 use pagestamp::{
     Access, AdmitError, AuditError, CapacityError, CapacityPlan, CapacityProof, ClaimToken, CleanMode, ConfigError,
     Error, ForeignMemory, Generation, HeldMemory, HolderId, HolderProcess, HostMemory, Limit, NullMemory, OwnPages,
     OwnerId, OwnerQuota, PageGeometry, PageHandle, PageMemory, PagePool, PageState, Placement, Plane, PoolConfig,
     PrefixEvent, PrefixExtra, PrefixTokens, Request, Reservation, Retention, SecondaryMap, SlotConfig, SlotPool,
-    TransferError, Whose,
+    StepLoss, TableError, TransferError, Whose,
 };
 
 /// 8 bytes: one token of the plane; no two of them alike, none a digit or a brace.
@@ -483,6 +484,34 @@ fn no_debug_of_any_public_type_shows_what_pages_hold() {
     look_debug(&(control, planes, Fence::DONE, FenceState::Failed, Lane::HOST, HostOptions::new()));
     look_debug(&CleanPage { page: 0, tokens: 1, heat: Heat::Hot });
     look_error(MemoryError::NoBytes);
+
+    // A step that writes, tables that name what it writes, and each way of refusing them.
+    let wide = PagePool::new(PoolConfig::new(8), HostMemory::new(geometry(), 8).unwrap()).unwrap();
+    let plan = wide.prove(CapacityPlan::new(2 * P)).unwrap();
+    let mut kv = wide.reserve(&plan, Request::new(owner(1), 2 * P), 2 * P).unwrap();
+    tell(&mut kv, 5);
+    let step = wide.open_step();
+    kv.export(&step, 1).unwrap();
+    let (mut cells, mut lens, mut slots) = ([0; 8], [0; 2], [0_i64; 2]);
+    let mut table = BlockTable::new(&wide, &mut cells, 4, &mut lens).unwrap();
+    let row_error = table.push(kv.row(2 * P)).unwrap_err();
+    look_debug(&(&table, kv.row(1), SlotMapping::new(&wide, &mut slots).unwrap(), RowMark::default()));
+    let TableError::Row { source, .. } = &row_error else { panic!("{row_error:?}") };
+    look_error(source.clone());
+    look_error(kv.writer(1).map(drop).unwrap_err());
+    look_error(kv.truncate(1).unwrap_err());
+    see! {
+        Step: &step, StepId: step.id(), StepInfo: wide.open_steps(), StepLoss: StepLoss::Finished, TableError: &row_error,
+        RowError: source, ExportError: kv.export(&step, 0).unwrap_err(), RoomId: wide.on_room(99, || ()),
+    }
+    look(&step.id());
+    look_error(row_error.clone());
+    // SAFETY: (1) nothing was launched, here and below.
+    let ended = unsafe { wide.revoke_step(step.id(), StepLoss::Finished) }.unwrap();
+    // SAFETY: as above.
+    let over = unsafe { wide.end_step(step) }.unwrap_err();
+    see! { StepEnd: ended, StepError: over.error() }
+    look_error(*over.error());
 
     // Slots, with the secret in one, in a map beside them and in what is refused.
     let slots = SlotPool::<[u8; 8]>::zeroing(SlotConfig::new(2)).unwrap();

@@ -1,5 +1,7 @@
 //! FlashInfer's `kv_indptr`, `kv_indices` and `kv_last_page_len`.
 
+use std::fmt;
+
 use super::{I32_MOST, TableRow, check_fits, check_shape};
 use crate::error::TableError;
 use crate::memory::PageMemory;
@@ -34,7 +36,6 @@ use crate::pool::PagePool;
 /// # Source
 ///
 /// FlashInfer 0.2, the page table layout of its documentation ("KV-Cache Layout in FlashInfer").
-#[derive(Debug)]
 pub struct CsrTable<'b, M: PageMemory> {
     pool: &'b PagePool<M>,
     indptr: &'b mut [i32],
@@ -117,5 +118,11 @@ impl<'b, M: PageMemory> CsrTable<'b, M> {
     #[must_use]
     pub const fn pages(&self) -> u32 {
         self.pages
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for CsrTable<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CsrTable").field("rows", &self.rows).field("pages", &self.pages).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,7 @@
 //! Rows of equal length, for pages or for tokens, written whole or as far as they changed.
 
+use std::fmt;
+
 use super::{CheckedRow, I32_MOST, TableRow, check_fits, check_shape};
 use crate::error::{RowError, TableError};
 use crate::memory::PageMemory;
@@ -25,7 +27,6 @@ struct Mark {
 }
 
 /// The cells of all rows.
-#[derive(Debug)]
 pub(super) struct Grid<'b, M: PageMemory> {
     pool: &'b PagePool<M>,
     cells: &'b mut [i32],
@@ -203,4 +204,14 @@ fn write_units<M: PageMemory>(
         cells[at..end].iter_mut().zip(slot..).for_each(|(cell, slot)| *cell = slot as i32);
         (at, offset) = (end, 0);
     })
+}
+
+impl<M: PageMemory> fmt::Debug for Grid<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Grid")
+            .field("rows", &self.rows)
+            .field("max_rows", &self.max_rows)
+            .field("row_cells", &self.row_cells)
+            .finish_non_exhaustive()
+    }
 }

@@ -1,5 +1,7 @@
 //! Slots: places of tokens. A slot is `page * page_tokens + place in the page`.
 
+use std::fmt;
+
 use super::grid::{Grid, RowMark};
 use super::{TableRow, check_fits};
 use crate::error::{RowError, TableError};
@@ -41,7 +43,6 @@ use crate::step::Step;
 ///
 /// vLLM 0.33, `vllm/v1/worker/block_table.py`: `slot_mapping` of int64, -1 for tokens that are not stored. SGLang 0.5.23:
 /// `out_cache_loc`.
-#[derive(Debug)]
 pub struct SlotMapping<'b, M: PageMemory, S: SlotNumber> {
     pool: &'b PagePool<M>,
     slots: &'b mut [S],
@@ -222,5 +223,11 @@ impl<'b, M: PageMemory> TokenTable<'b, M> {
     /// As there.
     pub fn finish(self) -> Result<u32, TableError> {
         self.grid.finish()
+    }
+}
+
+impl<M: PageMemory, S: SlotNumber> fmt::Debug for SlotMapping<'_, M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlotMapping").field("rows", &self.rows).field("used", &self.used).finish_non_exhaustive()
     }
 }

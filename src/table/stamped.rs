@@ -1,5 +1,7 @@
 //! Pages with their generations, as the check on a device takes them.
 
+use std::fmt;
+
 use super::{TableRow, check_shape};
 use crate::error::TableError;
 use crate::memory::PageMemory;
@@ -21,7 +23,6 @@ pub struct StampedEntry {
 /// stamps. `memory::cuda::GuardTable` brings them to a device by itself.
 ///
 /// `row_offsets` `[rows + 1]` says where each row's entries begin, `row_owners` `[rows]` whose row it is.
-#[derive(Debug)]
 pub struct StampedTable<'b, M: PageMemory> {
     pool: &'b PagePool<M>,
     entries: &'b mut [StampedEntry],
@@ -104,5 +105,11 @@ impl<'b, M: PageMemory> StampedTable<'b, M> {
     #[must_use]
     pub const fn entries(&self) -> u32 {
         self.used
+    }
+}
+
+impl<M: PageMemory> fmt::Debug for StampedTable<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StampedTable").field("rows", &self.rows).field("used", &self.used).finish_non_exhaustive()
     }
 }
