@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::admission::{CapacityProof, Request};
 use crate::error::{ExtentError, ForkError, PublishError, TicketError, WriteError};
 use crate::lease::Lease;
-use crate::memory::PageMemory;
+use crate::memory::{MemoryError, PageMemory};
 use crate::pool::Released;
 use crate::prefix::{Chain, Prefix, PrefixTokens, Retention};
 use crate::reservation::Reservation;
@@ -91,23 +91,36 @@ impl<M: PageMemory> Reservation<M> {
     /// ```
     pub fn fork(&self, proof: &CapacityProof, request: Request) -> Result<Self, ForkError> {
         if request.owner() != self.owner() {
-            return Err(ForkError::ForeignOwner { owner: self.owner(), asked_owner: request.owner() });
+            return Err(ForkError::ForeignOwner { request, owner: self.owner() });
         }
         let (pool, written) = (self.pool(), self.written_tokens());
         let page_tokens = u64::from(pool.inner.page_tokens());
         let (full_pages, rest) = ((written / page_tokens) as u32, (written % page_tokens) as u32);
-        let core = pool.inner.share(self.lease(), full_pages)?;
+        let core = match pool.inner.share(self.lease(), full_pages) {
+            Ok(core) => core,
+            Err(source) => return Err(ForkError::Page { request, source }),
+        };
+        let again = request.again();
         let lease = Lease::new(pool.clone(), self.owner(), core);
         let chain = if self.chain.pages <= full_pages { self.chain } else { Chain::default() };
         let shared = Prefix::new(lease, chain, u64::from(full_pages) * page_tokens);
         let copy = pool.reserve_with_prefix(proof, request, shared, written);
         let copy = copy.map_err(|refused| ForkError::Admit(refused.into_parts().1))?;
         if rest > 0 {
-            let (from, to) = (self.borrow(), copy.borrow());
-            let (from, to) = (from.map_err(|_| TicketError::Revoked)?, to.map_err(|_| TicketError::Revoked)?);
-            pool.inner.copy_borrowed(&from, &to, full_pages, rest)?;
+            match self.copy_page_to(&copy, full_pages, rest) {
+                Ok(Ok(())) => {}
+                Ok(Err(source)) => return Err(ForkError::Memory { request: again, source }),
+                Err(source) => return Err(ForkError::Page { request: again, source }),
+            }
         }
         Ok(copy.with_extents(written, self.committed_tokens()))
+    }
+
+    /// Copies the first tokens of the page with this ordinal to that of a fork which nobody has yet.
+    fn copy_page_to(&self, copy: &Self, ordinal: u32, tokens: u32) -> Result<Result<(), MemoryError>, TicketError> {
+        let revoked = |_| TicketError::Revoked;
+        let (from, to) = (self.borrow().map_err(revoked)?, copy.borrow().map_err(revoked)?);
+        self.pool().inner.copy_borrowed(&from, &to, ordinal, tokens)
     }
 
     /// Makes pages of its own for the next `tokens` tokens, so that an outside kernel may write them: pages that are shared,
