@@ -549,12 +549,3 @@ pub(super) enum Gathered<'a> {
     /// Nothing more is to be had now.
     Nothing(MutexGuard<'a, State>),
 }
-
-impl<'a> Gathered<'a> {
-    /// The lock, for a caller that looks for itself.
-    pub(super) fn into_state(self) -> MutexGuard<'a, State> {
-        match self {
-            Self::Some(state) | Self::Nothing(state) => state,
-        }
-    }
-}
