@@ -7,7 +7,7 @@ use crate::admission::Request;
 use crate::id::OwnerId;
 use crate::memory::MemoryError;
 
-/// Why pages were not published. None of them was.
+/// Why pages were not published.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishError {

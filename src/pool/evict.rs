@@ -1,7 +1,8 @@
 //! Eviction: how cached pages make room.
 //!
-//! *Owns* which cached pages go, and how many. A page with a holder is never cached, so eviction takes nothing from anybody;
-//! a page that a ticket names is passed over, for it would not make room.
+//! *Owns* which cached pages go, and how many. A page with a holder is never cached, so eviction takes nothing from anybody.
+//! A page that a ticket names would make no room: it stands apart, and is never looked at here until the ticket ends. For
+//! somebody whom it cannot help nothing goes at all.
 
 use super::release::{Leaving, Parting};
 use super::{Inner, PagePool, Released, State};
@@ -15,7 +16,7 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(pages) under the lock, and as a release.
+    /// O(pages evicted) under the lock, and as a release; O(cached pages) while an owner is past its soft quota.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn evict(&self, pages: u64) -> Released {
         let mut state = self.inner.state.lock();

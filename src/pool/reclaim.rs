@@ -82,7 +82,9 @@ impl<M: PageMemory> PagePool<M> {
         self.inner.reclaim_of(None)
     }
 
-    /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt.
+    /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt. What was published is cached in the
+    /// life after that of its last handle, and stands in the receipt with that life. Its token ids are forgotten with it;
+    /// those in [events](Self::take_prefix_events) that nobody took yet are not.
     ///
     /// Pages that a guard, a borrow, a ticket or a device holds stand in [`in_flight`](EraseReceipt::in_flight). End what
     /// holds them, then call `erase` again: its receipt names these pages again and proves the rest.

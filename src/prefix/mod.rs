@@ -132,7 +132,7 @@ pub enum Retention {
     /// It stays until its room is needed. Among cached pages those of the lowest priority go first, of these the least
     /// recently used.
     Cached {
-        /// Higher stays longer. A page is never of lower priority than a page that continues it.
+        /// Higher stays longer. What is published raises what it continues to at least its own.
         priority: u8,
     },
 }
