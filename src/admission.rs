@@ -231,6 +231,11 @@ impl Request {
         self.max_tokens
     }
 
+    /// The same request once more, for an error that comes after the admission. One with a claim is never forked.
+    pub(crate) fn again(&self) -> Self {
+        Self { owner: self.owner, max_tokens: self.max_tokens, claim: None, lane: self.lane }
+    }
+
     /// Ends the request for good, with the caller's reason.
     pub fn reject(self, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Rejected {
         Rejected::new(self.owner, self.max_tokens, RejectReason::Caller(error.into()))

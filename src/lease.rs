@@ -83,7 +83,8 @@ impl PageList {
     /// Pages in the list.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
-        self.len() - self.first()
+        // Of a list that a reclaim is just emptying elsewhere the two may be of different times.
+        self.len().saturating_sub(self.first())
     }
 
     /// Drops the ordinals below `first`; only under the pool's lock.

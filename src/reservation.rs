@@ -528,6 +528,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// - [`TicketError::Empty`], [`TicketError::OutOfRange`].
     /// - [`TicketError::Busy`]: somebody reads a page, or a step writes it.
+    /// - [`TicketError::Shared`]: a page is shared or published.
     /// - [`TicketError::Pending`], [`TicketError::CleaningFailed`]: a device cleans a page, or could not.
     /// - [`TicketError::Slid`]: a window slid past a page.
     /// - [`TicketError::TooMany`]: 65,534 tickets and further holders are on a page.
@@ -547,7 +548,9 @@ impl<M: PageMemory> Reservation<M> {
         self.end_claim();
     }
 
-    /// Releases the pages: every handle is stale at once, and nobody gets a page before it is zero.
+    /// Releases the pages: every handle is stale at once, and nobody gets a page before it is zero. A page that another
+    /// reservation of the owner shares stays in the life it is in, and its handles with it, until the last of them leaves.
+    /// One that was [published](Self::publish) stays with the owner, cached, in its next life.
     ///
     /// # Cost
     ///
@@ -574,6 +577,7 @@ impl<M: PageMemory> Reservation<M> {
     /// The reservation comes back, unchanged.
     ///
     /// - [`TicketError::Busy`]: a write ticket is open on a page.
+    /// - [`TicketError::Shared`]: a page is shared or published.
     /// - [`TicketError::Revoked`]: the owner was reclaimed.
     pub fn into_handles(mut self) -> Result<Vec<PageHandle<M>>, Refused<Self, TicketError>> {
         match self.lease.pool().inner.detach(&self.lease) {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::admission::{CapacityProof, Request};
 use crate::error::{ExtentError, ForkError, PublishError, TicketError, WriteError};
 use crate::lease::Lease;
-use crate::memory::PageMemory;
+use crate::memory::{MemoryError, PageMemory};
 use crate::pool::Released;
 use crate::prefix::{Chain, Prefix, PrefixTokens, Retention};
 use crate::reservation::Reservation;
@@ -17,18 +17,25 @@ impl<M: PageMemory> Reservation<M> {
     /// how many pages were not published before, by this reservation or another of the same prefix.
     ///
     /// `prefix` names the tokens of the request from the first one on; those behind the committed ones may stand in it too.
-    /// Published pages are never rewritten: who rolls back behind one and goes on writes to a fresh page.
+    /// Call it again as more is committed: it goes on where it ended, and does not hash again what it hashed. A page has one
+    /// name. Under another salt, adapter or extras all pages are named anew, and are found under the last name only.
+    ///
+    /// Published pages are never rewritten: who rolls back behind one and goes on writes to a fresh page. Who publishes what
+    /// another has published before makes it stay at least as long.
     ///
     /// # Cost
     ///
-    /// O(pages not published yet by this reservation), hashed outside the pool's lock. An entry is 32 bytes and the tokens.
+    /// O(pages not published yet by this reservation), hashed outside the pool's lock; O(pages) when they are named anew, are
+    /// to stay longer, or what they continue was evicted. An entry is 32 bytes and the tokens; the table has 5 to 12 bytes
+    /// for each page of the pool from the first one on.
     ///
     /// # Errors
     ///
-    /// Pages before the one that was refused stay published.
+    /// Nothing was published: all pages are looked at first. Only when another holder of one of them names it otherwise
+    /// at the same moment, or the system has no memory for extras, pages before it stay published.
     ///
     /// - [`PublishError::TooFewTokens`]: fewer token ids than there are in full committed pages.
-    /// - [`PublishError::OtherTokens`]: a page was published under other tokens.
+    /// - [`PublishError::OtherTokens`]: a page is published under other tokens.
     /// - [`PublishError::OffLimits`]: an outside party writes a page, or a device cleans it.
     /// - [`PublishError::NoMemory`], [`PublishError::Revoked`].
     ///
@@ -48,7 +55,8 @@ impl<M: PageMemory> Reservation<M> {
     }
 
     /// Sets what becomes of published pages with these ordinals when their last holder leaves, and answers how many of them are
-    /// published. What comes before them is of no lower priority than they are.
+    /// published. What comes before them in the reservation then stays at least as long. Pages that continue them, here or in
+    /// other reservations, are as they were: behind a page that goes nothing is found.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn retain(&self, pages: Range<u32>, retention: Retention) -> u32 {
         self.pool().inner.retain(self.lease(), pages, retention)
@@ -57,7 +65,8 @@ impl<M: PageMemory> Reservation<M> {
     /// Makes a second reservation of the same tokens, for beams and parallel samples: full pages are shared, the partial last
     /// one is copied. What either writes from now on the other does not see.
     ///
-    /// The copy is admitted like any request, less the pages that it shares.
+    /// The copy is admitted like any request, less the pages that it shares. A page that it rolls back into and writes anew
+    /// is beyond what was admitted: see [`WriteError::NoFreshPage`].
     ///
     /// # Cost
     ///
@@ -65,7 +74,7 @@ impl<M: PageMemory> Reservation<M> {
     ///
     /// # Errors
     ///
-    /// The reservation is unchanged.
+    /// The reservation is unchanged, and the request comes back unless it was rejected.
     ///
     /// - [`ForkError::Admit`]: no room, or a request for fewer tokens than are written.
     /// - [`ForkError::ForeignOwner`]: the request is of another owner.
@@ -91,23 +100,36 @@ impl<M: PageMemory> Reservation<M> {
     /// ```
     pub fn fork(&self, proof: &CapacityProof, request: Request) -> Result<Self, ForkError> {
         if request.owner() != self.owner() {
-            return Err(ForkError::ForeignOwner { owner: self.owner(), asked_owner: request.owner() });
+            return Err(ForkError::ForeignOwner { request, owner: self.owner() });
         }
         let (pool, written) = (self.pool(), self.written_tokens());
         let page_tokens = u64::from(pool.inner.page_tokens());
         let (full_pages, rest) = ((written / page_tokens) as u32, (written % page_tokens) as u32);
-        let core = pool.inner.share(self.lease(), full_pages)?;
+        let core = match pool.inner.share(self.lease(), full_pages) {
+            Ok(core) => core,
+            Err(source) => return Err(ForkError::Page { request, source }),
+        };
+        let again = request.again();
         let lease = Lease::new(pool.clone(), self.owner(), core);
         let chain = if self.chain.pages <= full_pages { self.chain } else { Chain::default() };
         let shared = Prefix::new(lease, chain, u64::from(full_pages) * page_tokens);
         let copy = pool.reserve_with_prefix(proof, request, shared, written);
         let copy = copy.map_err(|refused| ForkError::Admit(refused.into_parts().1))?;
         if rest > 0 {
-            let (from, to) = (self.borrow(), copy.borrow());
-            let (from, to) = (from.map_err(|_| TicketError::Revoked)?, to.map_err(|_| TicketError::Revoked)?);
-            pool.inner.copy_borrowed(&from, &to, full_pages, rest)?;
+            match self.copy_page_to(&copy, full_pages, rest) {
+                Ok(Ok(())) => {}
+                Ok(Err(source)) => return Err(ForkError::Memory { request: again, source }),
+                Err(source) => return Err(ForkError::Page { request: again, source }),
+            }
         }
         Ok(copy.with_extents(written, self.committed_tokens()))
+    }
+
+    /// Copies the first tokens of the page with this ordinal to that of a fork which nobody has yet.
+    fn copy_page_to(&self, copy: &Self, ordinal: u32, tokens: u32) -> Result<Result<(), MemoryError>, TicketError> {
+        let revoked = |_| TicketError::Revoked;
+        let (from, to) = (self.borrow().map_err(revoked)?, copy.borrow().map_err(revoked)?);
+        self.pool().inner.copy_borrowed(&from, &to, ordinal, tokens)
     }
 
     /// Makes pages of its own for the next `tokens` tokens, so that an outside kernel may write them: pages that are shared,

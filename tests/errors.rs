@@ -37,6 +37,7 @@ fn one_error_type_takes_every_other() {
     takes::<ClaimError>();
     takes::<ConfigError>();
     takes::<ExtentError>();
+    takes::<pagestamp::ForkError>();
     takes::<GeometryError>();
     takes::<GrowError>();
     takes::<InboundError>();
@@ -47,6 +48,7 @@ fn one_error_type_takes_every_other() {
     takes::<OpenError>();
     takes::<OutboundError>();
     takes::<ProcessError>();
+    takes::<pagestamp::PublishError>();
     takes::<ReadError>();
     takes::<Rejected>();
     takes::<ReleaseError>();

@@ -266,7 +266,8 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Safety
     ///
-    /// 1. The caller writes only pages of a reservation that it has, past the written extent, and has stopped when it moves
+    /// 1. The caller writes only pages of a reservation that it has, past the written extent, after
+    ///    [`own`](crate::Reservation::own) wherever it forked, published, looked up or rolled back before; and has stopped when it moves
     ///    the extent over them ([`assume_written`](crate::Reservation::assume_written)), releases them, or the owner is
     ///    reclaimed; for tokens that are [pending](crate::Reservation::export) under a step, when that step ends. On a device whatever stands by then in a lane that the memory was told of counts as stopped for a
     ///    release, and for readers on that lane.

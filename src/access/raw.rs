@@ -3,7 +3,7 @@
 
 use super::Borrow;
 use super::view::pieces;
-use crate::error::{ForkError, TicketError};
+use crate::error::TicketError;
 use crate::lease::Core;
 use crate::memory::{CleanPage, Fence, MemoryError, PageMemory, Scratch, Span};
 use crate::pool::Inner;
@@ -37,20 +37,22 @@ impl<M: PageMemory> Inner<M> {
         to: &Borrow<'_, M>,
         ordinal: u32,
         tokens: u32,
-    ) -> Result<(), ForkError> {
+    ) -> Result<Result<(), MemoryError>, TicketError> {
         let page_of = |core: &Core| core.pages.get(ordinal).ok_or(TicketError::Revoked);
         let (from, to) = (page_of(from.core)?, page_of(to.core)?);
         if let Some(why) = self.meta(from).word_for_reader().off_limits() {
-            return Err(TicketError::off_limits(from, why).into());
+            return Err(TicketError::off_limits(from, why));
         }
         if let Some(why) = self.meta(to).word_for_reader().off_limits() {
-            return Err(TicketError::off_limits(to, why).into());
+            return Err(TicketError::off_limits(to, why));
         }
         let meta = self.meta(to);
         meta.set_extent(meta.extent().with_high(tokens));
-        self.copy_prefix(from, to, tokens)?;
-        meta.set_extent(meta.extent().with_written(tokens));
-        Ok(())
+        let copied = self.copy_prefix(from, to, tokens);
+        if copied.is_ok() {
+            meta.set_extent(meta.extent().with_written(tokens));
+        }
+        Ok(copied)
     }
 
     /// Begins to zero pages that are in the caller's hand: `Cleaning`, taken off every list, or not in circulation yet.

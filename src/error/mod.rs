@@ -26,10 +26,19 @@
 //! | [`TableError::Row`] | by its [`RowError`] | 500 | the row that it names must not run: `Page` tells which page, and why |
 //! | [`TableError`] (others) | with larger buffers, or a pool with its own pages | 500 | the shapes of the engine's buffers |
 //! | [`WriteError::NoFreshPage`] | yes, when pages came back | 503 | a reader pins a page that is rewritten; give the pool headroom |
-//! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy` and `Exported`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
+//! | [`WriteError::PastReserved`], [`ExtentError`] (any but `Busy`, `Exported`, `Shared`), [`ReserveError`], [`AdmitError::PastMax`], [`GrowError::Backward`] | no | 500 | a bug in the engine's counting; the numbers say which |
 //! | [`GrowError::NeverFits`] | never | 400 | the request outgrew what it was admitted for, and the pool |
 //! | [`GrowError::Revoked`], [`WriteError::Revoked`] | no; ask anew | 503 | the owner was reclaimed, erased or the pool suspended |
 //! | [`AdmitError::ForeignProof`] | no | 500 | the engine mixes up its pools |
+//! | [`AdmitError::PrefixUnusable`] | after a new lookup | 503 | the owner was reclaimed between lookup and admission, or the engine mixes up owners or pools |
+//! | [`PublishError::OffLimits`] | yes, after the ticket or the fence | none | the request goes on; only later hits are lost |
+//! | [`PublishError::TooFewTokens`], [`PublishError::OtherTokens`] | no | 500 | the engine's token ids are not those of the request |
+//! | [`PublishError`] (others) | no | none | the request goes on, or was revoked; only later hits are lost |
+//! | [`ForkError::Admit`] | as the [`AdmitError`] in it | as there | as there |
+//! | [`ForkError::ForeignOwner`] | never | 500, and alarm | a beam for another tenant: find who mixed them up |
+//! | [`ForkError`] (others) | by what is inside | 503 | an outside party or a device is at work on a page, or it has too many holders |
+//! | [`ExtentError::Shared`], [`TicketError::Shared`] | after [`own`](crate::Reservation::own) | 500 | a kernel or a peer was to write what others see |
+//! | [`ReadError::Slid`], [`TicketError::Slid`] | no | 500 | the engine asks for tokens that its window has left |
 //! | [`AdmitError::Claim`] | by its [`ClaimError`]: `InUse` no, `Ended` under a new token | 409 | a client repeats a request that was answered |
 //! | [`TicketError::Busy`] | yes, after the reader or the ticket | 503 | as `ReadError::Busy` |
 //! | [`TicketError::HolderAlive`] | yes, after the process ended | none | end the process; its pages stay quarantined until then |

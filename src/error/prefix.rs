@@ -3,10 +3,11 @@
 use thiserror::Error;
 
 use super::{AdmitError, ReadError, TicketError};
+use crate::admission::Request;
 use crate::id::OwnerId;
 use crate::memory::MemoryError;
 
-/// Why pages were not published. None of them was.
+/// Why pages were not published.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishError {
@@ -41,25 +42,37 @@ pub enum PublishError {
     Revoked,
 }
 
-/// Why a reservation was not forked. It is unchanged.
+/// Why a reservation was not forked. It is unchanged, and the request is in the error unless it was rejected.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ForkError {
-    /// The copy was not admitted; the request is in the error.
+    /// The copy was not admitted.
     #[error(transparent)]
     Admit(#[from] AdmitError),
     /// The request is of another owner: pages are shared within one owner only.
-    #[error("a reservation of owner {owner} was to be forked for owner {asked_owner}; pages never cross owners")]
+    #[error("{request} cannot fork a reservation of owner {owner}; pages never cross owners")]
     ForeignOwner {
+        /// The request, to be tried elsewhere.
+        request: Request,
         /// Owner of the reservation.
         owner: OwnerId,
-        /// Owner of the request.
-        asked_owner: OwnerId,
     },
     /// A page cannot be shared or copied now.
-    #[error(transparent)]
-    Page(#[from] TicketError),
+    #[error("{request}: {source}")]
+    Page {
+        /// The request, to be tried again.
+        request: Request,
+        /// Why.
+        #[source]
+        source: TicketError,
+    },
     /// The partial last page could not be copied.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
+    #[error("{request}: {source}")]
+    Memory {
+        /// The request, to be tried again.
+        request: Request,
+        /// Why.
+        #[source]
+        source: MemoryError,
+    },
 }

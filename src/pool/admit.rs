@@ -547,12 +547,3 @@ pub(super) enum Gathered<'a> {
     /// Nothing more is to be had now.
     Nothing(StateGuard<'a>),
 }
-
-impl<'a> Gathered<'a> {
-    /// The lock, for a caller that looks for itself.
-    pub(super) fn into_state(self) -> StateGuard<'a> {
-        match self {
-            Self::Some(state) | Self::Nothing(state) => state,
-        }
-    }
-}

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::{Inner, PagePool, State, Status};
 use crate::error::AuditError;
+use crate::id::OwnerId;
 use crate::memory::{Fence, FenceState, PageMemory, Scratch};
 use crate::stamp::PageState;
 use crate::walk::{Census, Listing};
@@ -29,6 +30,7 @@ impl<M: PageMemory> PagePool<M> {
         inner.audit_lists(&state)?;
         inner.audit_owners(&state)?;
         inner.audit_kept(&state)?;
+        inner.audit_order(&state)?;
         inner.audit_quotas(&state)?;
         inner.audit_tickets(&state)?;
         inner.audit_steps(&state)?;
@@ -107,7 +109,11 @@ impl<M: PageMemory> Inner<M> {
         state.quarantined.iter().try_for_each(|page| stands(*page, PageState::Quarantined))?;
         state.steps.waiting().try_for_each(|page| stands(page, PageState::Quarantined))?;
         state.parked.iter().try_for_each(|page| stands(*page, PageState::Parked))?;
-        state.index.cached_pages().try_for_each(|page| stands(page, PageState::Cached))?;
+        state
+            .index
+            .loose_pages()
+            .chain(state.index.pinned_pages())
+            .try_for_each(|page| stands(page, PageState::Cached))?;
         let holders = count_holders(state);
         holders.keys().try_for_each(|page| stands(*page, PageState::Live))?;
         for (page, found) in holders {
@@ -136,6 +142,27 @@ impl<M: PageMemory> Inner<M> {
             }
         }
         Ok(())
+    }
+
+    /// Every cached page stands in the order in which they go, or apart while a ticket names it, and is counted for its owner.
+    fn audit_order(&self, state: &State) -> Result<(), AuditError> {
+        let index = &state.index;
+        let mut loose: HashMap<OwnerId, u64> = HashMap::new();
+        for (page, is_apart) in index.loose_pages().map(|p| (p, false)).chain(index.pinned_pages().map(|p| (p, true))) {
+            let meta = self.meta(page);
+            if is_apart != (meta.word().holds() > 0) {
+                return Err(AuditError::Kept { page, state: meta.word().state(), published: true });
+            }
+            if let Some(owner) = meta.owner().filter(|_| !is_apart) {
+                *loose.entry(owner).or_default() += 1;
+            }
+        }
+        let found = index.loose_pages().count() as u64 + index.pinned_pages().count() as u64;
+        let is_counted = loose.iter().all(|(owner, found)| index.loose_of(*owner) == *found);
+        if found == index.cached() && is_counted && loose.len() == index.loose_owners() {
+            return Ok(());
+        }
+        Err(AuditError::Count { state: PageState::Cached, counted: index.cached(), found })
     }
 
     /// Live pages have an owner, the owner of the reservation that holds them; free and parked ones have none, retired ones

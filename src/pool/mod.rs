@@ -137,7 +137,7 @@ impl<M: PageMemory> PagePool<M> {
         // One that an earlier pool gave back may have pages whose memory was given back too, by a resize or a suspension.
         memory.commit(0..config.pages())?;
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
-        let index = Index::new(memory.geometry().page_tokens(), config.prefix_events());
+        let index = Index::new(memory.geometry().page_tokens(), max_pages, config.prefix_events());
         let mut state = State::new(config.pages(), index);
         let metas: Arc<[PageMeta]> = make_metas::<M>(&config, max_pages, &mut state)?.into();
         let state = StateLock::new(state, Arc::clone(&metas));

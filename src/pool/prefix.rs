@@ -12,7 +12,7 @@ use crate::error::{PublishError, ReadError, TicketError};
 use crate::id::OwnerId;
 use crate::lease::{Core, Lease};
 use crate::memory::PageMemory;
-use crate::prefix::{Chain, Namespace, PageNames, Parent, Prefix, PrefixTokens, Retention};
+use crate::prefix::{Chain, Link, Namespace, PageNames, Parent, Prefix, PrefixTokens, Retention};
 use crate::stamp::PageState;
 
 /// Pages hashed, then looked at under one lock: at first, so that a miss is cheap, and at the most.
@@ -37,31 +37,25 @@ impl<M: PageMemory> PagePool<M> {
     pub fn lookup(&self, owner: OwnerId, prefix: &PrefixTokens<'_>) -> Option<Prefix<M>> {
         let inner = &*self.inner;
         let mut names = PageNames::new(inner.page_tokens(), prefix);
-        let mut walk = Walk { namespace: Namespace::new(owner, prefix), parent: None, core: None, pages: 0 };
+        let mut walk = Walk { namespace: Namespace::new(owner, prefix), chain: Chain::default(), core: None };
         loop {
-            let batch = walk.pages.clamp(FIRST_BATCH, BATCH);
-            names.hash(&inner.hashes, walk.pages..walk.pages.saturating_add(batch));
+            let pages = walk.chain.pages;
+            names.hash(&inner.hashes, pages..pages.saturating_add(pages.clamp(FIRST_BATCH, BATCH)));
             if names.is_empty() || !inner.walk_on(&mut walk, &names) {
                 break;
             }
         }
-        let Walk { core, parent, pages, .. } = walk;
-        let (lease, parent) = (Lease::new(self.clone(), owner, core?), parent?);
-        Some(Prefix::new(
-            lease,
-            Chain { pages, parent: Some(parent.id), is_broken: false },
-            u64::from(pages) * u64::from(inner.page_tokens()),
-        ))
+        let Walk { core, chain, .. } = walk;
+        let lease = Lease::new(self.clone(), owner, core?);
+        Some(Prefix::new(lease, chain, u64::from(chain.pages) * u64::from(inner.page_tokens())))
     }
 }
 
 /// How far a lookup has come.
 struct Walk {
     namespace: Namespace,
-    /// The entry of the last page found.
-    parent: Option<Parent>,
+    chain: Chain,
     core: Option<Arc<Core>>,
-    pages: u32,
 }
 
 impl<M: PageMemory> Inner<M> {
@@ -73,13 +67,15 @@ impl<M: PageMemory> Inner<M> {
         if walk.core.as_ref().is_some_and(|core| core.header.is_revoked()) {
             return false;
         }
-        let Some(mut parent) = walk.parent.or_else(|| state.index.root(&walk.namespace)) else { return false };
+        let mut chain = walk.chain;
+        let Some(root) = chain.root.or_else(|| state.index.root(&walk.namespace)) else { return false };
+        chain.root = Some(root);
         for ordinal in names.ordinals() {
-            let hit = state.index.find(parent, &names.get(ordinal));
+            let hit = state.index.find(parent_of(&chain, root), &names.get(ordinal));
             let Some(page) = hit.filter(|page| self.may_hold(&state, *page, walk.namespace.owner)) else { break };
-            let Some(id) = state.index.id(page) else { break };
+            let (Some(id), Some(retention)) = (state.index.id(page), state.index.retention(page)) else { break };
             self.hold_page(&mut state, page);
-            parent = Parent { id, is_root: false };
+            chain = chain.extended(Link { id, page }, retention);
             found[count] = page;
             count += 1;
         }
@@ -89,8 +85,7 @@ impl<M: PageMemory> Inner<M> {
         let core = walk.core.get_or_insert_with(|| state.open_record(walk.namespace.owner, Status::Reserved, 0));
         core.pages.extend(found[..count].iter().copied());
         state.totals.hit_pages += count as u64;
-        walk.parent = Some(parent);
-        walk.pages += count as u32;
+        walk.chain = chain;
         count == names.ordinals().len()
     }
 
@@ -112,6 +107,7 @@ impl<M: PageMemory> Inner<M> {
     ) -> Result<u32, PublishError> {
         let namespace = Namespace::new(lease.owner(), prefix);
         let mut names = PageNames::new(self.page_tokens(), prefix);
+        *chain = self.begin_publishing(lease.core(), *chain, end, &namespace, prefix, retention)?;
         let mut published = 0;
         while chain.pages < end && !chain.is_broken {
             names.hash(&self.hashes, chain.pages..end.min(chain.pages.saturating_add(BATCH)));
@@ -123,6 +119,30 @@ impl<M: PageMemory> Inner<M> {
         Ok(published)
     }
 
+    /// Checks all pages, and makes room in the index, before any is published; and answers from where on there is something
+    /// to do. That is from the first page on when what was published has another name now, is gone, or is to stay longer.
+    fn begin_publishing(
+        &self,
+        core: &Core,
+        chain: Chain,
+        end: u32,
+        namespace: &Namespace,
+        prefix: &PrefixTokens<'_>,
+        retention: Retention,
+    ) -> Result<Chain, PublishError> {
+        let mut state = self.state.lock();
+        if core.header.is_revoked() {
+            return Err(PublishError::Revoked);
+        }
+        let is_there = chain.end.is_none_or(|end| state.index.id(end.page) == Some(end.id));
+        let goes_on = is_there && chain.root == state.index.root(namespace) && retention <= chain.least;
+        let chain = if goes_on { chain } else { Chain::default() };
+        if !chain.is_broken {
+            self.check_publishable(&mut state, core, chain.pages..end, prefix)?;
+        }
+        Ok(chain)
+    }
+
     fn publish_batch(
         &self,
         lease: &Lease<M>,
@@ -131,37 +151,43 @@ impl<M: PageMemory> Inner<M> {
         names: &PageNames<'_>,
         retention: Retention,
     ) -> Result<u32, PublishError> {
-        let core = lease.core();
         let mut state = self.state.lock();
-        if core.header.is_revoked() {
+        if lease.core().header.is_revoked() {
             return Err(PublishError::Revoked);
         }
-        self.check_publishable(&state, core, names)?;
-        let first = match chain.parent {
-            Some(id) => Parent { id, is_root: false },
-            None => state.index.make_root(namespace.clone()),
-        };
-        let mut parent = first;
+        let root = chain.root.unwrap_or_else(|| state.index.make_root(namespace.clone()));
+        chain.root = Some(root);
+        let published = self.publish_pages(&mut state, lease, chain, root, names, retention);
+        state.index.drop_root(root);
+        published
+    }
+
+    fn publish_pages(
+        &self,
+        state: &mut State,
+        lease: &Lease<M>,
+        chain: &mut Chain,
+        root: NonZeroU64,
+        names: &PageNames<'_>,
+        retention: Retention,
+    ) -> Result<u32, PublishError> {
         let mut published = 0;
         for ordinal in names.ordinals() {
-            let step = self.publish_page(&mut state, lease, ordinal, parent, names, retention);
-            let Some((id, is_new)) = step.inspect_err(|_| state.index.drop_root(first.id))? else {
+            let parent = parent_of(chain, root);
+            let Some((page, is_new)) = self.publish_page(state, lease, ordinal, parent, names, retention)? else {
                 chain.is_broken = true;
                 break;
             };
+            let stays = state.index.retain_at_least(page, lease.owner(), retention);
+            let (Some(id), Some(stays)) = (state.index.id(page), stays) else { break };
+            *chain = chain.extended(Link { id, page }, stays);
             published += u32::from(is_new);
-            parent = Parent { id, is_root: false };
-            (chain.pages, chain.parent) = (ordinal + 1, Some(id));
-        }
-        state.index.drop_root(first.id);
-        if let Retention::Cached { priority } = retention {
-            raise_before(&mut state, core, names.ordinals().start, priority);
         }
         Ok(published)
     }
 
-    /// Publishes one page, or finds who published its tokens before: the name of the entry, and whether it is new. `None` when
-    /// the page is gone and nobody has published it.
+    /// Publishes one page, or finds the one whose tokens were published before: which it is, and whether it is new. `None`
+    /// when the page is gone and nobody has published it.
     fn publish_page(
         &self,
         state: &mut State,
@@ -170,37 +196,45 @@ impl<M: PageMemory> Inner<M> {
         parent: Parent,
         names: &PageNames<'_>,
         retention: Retention,
-    ) -> Result<Option<(NonZeroU64, bool)>, PublishError> {
+    ) -> Result<Option<(u32, bool)>, PublishError> {
         let name = names.get(ordinal);
-        let before = state.index.find(parent, &name).and_then(|page| state.index.id(page));
-        if let Some(id) = before {
-            return Ok(Some((id, false)));
+        if let Some(before) = state.index.find(parent, &name) {
+            return Ok(Some((before, false)));
         }
         let Some(page) = lease.core().pages.get(ordinal) else { return Ok(None) };
         if state.index.is_published(page) {
             if state.index.tokens(page) != name.tokens {
                 return Err(PublishError::OtherTokens { ordinal });
             }
-            // What it continued is gone. It is found again as a continuation of what is there now.
+            // What it continued is gone, or it was named otherwise. It has one name, the last one.
             self.unpublish(state, page);
         }
         let meta = self.meta(page);
-        let id = state.index.insert(page, lease.owner(), parent, &name, retention);
-        let id = id.map_err(|_| PublishError::NoMemory)?;
+        let inserted = state.index.insert(page, lease.owner(), parent, &name, retention);
+        inserted.map_err(|_| PublishError::NoMemory)?;
         meta.publish(meta.word().with_kept(true));
-        Ok(Some((id, true)))
+        Ok(Some((page, true)))
     }
 
-    /// Checks all pages before any is published.
-    fn check_publishable(&self, state: &State, core: &Core, names: &PageNames<'_>) -> Result<(), PublishError> {
-        for ordinal in names.ordinals() {
+    /// Checks pages, and makes room for their entries, before any is published.
+    fn check_publishable(
+        &self,
+        state: &mut State,
+        core: &Core,
+        ordinals: Range<u32>,
+        prefix: &PrefixTokens<'_>,
+    ) -> Result<(), PublishError> {
+        let first = ordinals.start as usize;
+        let names = prefix.tokens.chunks_exact(self.page_tokens() as usize).skip(first);
+        for (ordinal, tokens) in ordinals.zip(names) {
             let Some(page) = core.pages.get(ordinal) else { continue };
             if let Some(why) = self.meta(page).word().off_limits() {
                 return Err(PublishError::OffLimits { page, source: ReadError::off_limits(page, why) });
             }
-            if state.index.is_published(page) && state.index.tokens(page) != names.get(ordinal).tokens {
+            if state.index.is_published(page) && state.index.tokens(page) != tokens {
                 return Err(PublishError::OtherTokens { ordinal });
             }
+            state.index.make_room(page).map_err(|_| PublishError::NoMemory)?;
         }
         Ok(())
     }
@@ -244,21 +278,21 @@ impl<M: PageMemory> Inner<M> {
         for page in (start..end).filter_map(|ordinal| core.pages.get(ordinal)) {
             set += u32::from(state.index.set_retention(page, retention));
         }
-        if let Retention::Cached { priority } = retention {
-            raise_before(&mut state, core, start, priority);
+        let before = (core.pages.first()..start).rev().filter_map(|ordinal| core.pages.get(ordinal));
+        for page in before.filter(|_| set > 0) {
+            // What stays long enough has nothing in front of it that does not, but for what another has published.
+            if state.index.retention(page).is_some_and(|stays| stays >= retention) {
+                break;
+            }
+            state.index.retain_at_least(page, lease.owner(), retention);
         }
         set
     }
 }
 
-/// Raises the priority of the pages of a list in front of an ordinal, as far back as it is lower: a page never goes before
-/// one that continues it.
-fn raise_before(state: &mut State, core: &Core, end: u32, priority: u8) {
-    for page in (core.pages.first()..end).rev().filter_map(|ordinal| core.pages.get(ordinal)) {
-        if !state.index.raise(page, priority) {
-            break;
-        }
-    }
+/// What the page behind a chain continues.
+fn parent_of(chain: &Chain, root: NonZeroU64) -> Parent {
+    chain.end.map_or(Parent { id: root, is_root: true }, |end| Parent { id: end.id, is_root: false })
 }
 
 #[cfg(test)]

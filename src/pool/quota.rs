@@ -71,6 +71,11 @@ impl State {
         self.quotas.get(&owner).is_some_and(|book| book.is_past_soft(more))
     }
 
+    /// The owners past their soft quota.
+    pub(super) fn past_soft(&self) -> Vec<OwnerId> {
+        self.quotas.iter().filter(|(_, book)| book.is_past_soft(0)).map(|(owner, _)| *owner).collect()
+    }
+
     /// What keeps an owner from so many pages more, when the pool has not enough free ones for it.
     pub(super) fn limit_for(&self, owner: OwnerId, more: u64) -> Limit {
         if self.index.cached() > 0 && self.is_past_soft(owner, more) { Limit::SoftQuota } else { Limit::Pool }

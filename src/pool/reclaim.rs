@@ -71,19 +71,22 @@ impl<M: PageMemory> PagePool<M> {
     ///
     /// # Cost
     ///
-    /// O(reservations + pages of the owner + cached pages) under the lock; O(all pages) while pages are detached.
+    /// O(reservations + pages of the owner) under the lock, and O(cached pages) when it has some of these; O(all pages) while
+    /// pages are detached.
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn reclaim(&self, owner: OwnerId) -> Reclaimed {
-        self.inner.reclaim_where(|whose| whose == owner)
+        self.inner.reclaim_of(Some(owner))
     }
 
     /// Revokes everything that anybody has. As if each owner was [reclaimed](Self::reclaim).
     #[expect(clippy::must_use_candidate, reason = "done for its effect; the answer is for reports")]
     pub fn clear(&self) -> Reclaimed {
-        self.inner.reclaim_where(|_| true)
+        self.inner.reclaim_of(None)
     }
 
-    /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt.
+    /// Revokes everything that `owner` has, zeroes it now, and answers with a receipt. What was published is cached in the
+    /// life after that of its last handle, and stands in the receipt with that life. Its token ids are forgotten with it;
+    /// those in [events](Self::take_prefix_events) that nobody took yet are not.
     ///
     /// Pages that a guard, a borrow, a ticket or a device holds stand in [`in_flight`](EraseReceipt::in_flight). End what
     /// holds them, then call `erase` again: its receipt names these pages again and proves the rest.
@@ -122,7 +125,7 @@ impl<M: PageMemory> PagePool<M> {
         let mut pages = inner.pages_of(&state, owner);
         let former: Vec<Former> = state.former.iter().filter(|former| former.owner == owner).copied().collect();
         let soiled = inner.soiled_bytes(&pages);
-        let (_, leaving) = inner.revoke_where(&mut state, |whose| whose == owner);
+        let (_, leaving) = inner.revoke_all_of(&mut state, Some(owner));
         inner.finish_leaving(state, leaving);
         inner.clean_now(&pages);
         let state = inner.state.lock();
@@ -155,6 +158,7 @@ impl<M: PageMemory> PagePool<M> {
         // Taken first, looked at then: as long as others have the pool they can soil a page after any look.
         match Arc::try_unwrap(self.inner) {
             Ok(inner) => {
+                inner.zero_what_is_cached();
                 let soiled_pages = inner.zero_what_stayed_soiled();
                 let (live_pages, coming_pages, tickets, steps) = inner.in_use();
                 let quarantined_pages = coming_pages + soiled_pages;
@@ -180,6 +184,20 @@ impl<M: PageMemory> Inner<M> {
         (state.live, state.coming(), state.tickets.len() as u64, state.steps.open())
     }
 
+    /// Lets go of all cached pages, and zeroes them. Nobody else has the pool.
+    fn zero_what_is_cached(&self) {
+        let mut state = self.state.lock();
+        let leaving = self.evict_all_of(&mut state, None);
+        self.put_off(&mut state, leaving.batch);
+        self.poll_fences(&mut state);
+        self.collect_quarantine(&mut state);
+        let batch = self.take_dirty(&mut state, usize::MAX);
+        drop(state);
+        if !batch.is_empty() {
+            self.clean_in_hand(batch);
+        }
+    }
+
     /// Makes zero, by giving its memory back and taking it anew, every page that was retired because it could not be cleaned,
     /// and the pool's own pages if somebody had their addresses. Answers how many pages are not zero still.
     ///
@@ -201,19 +219,20 @@ impl<M: PageMemory> Inner<M> {
         left
     }
 
-    /// Revokes what owners have for whom `whose` says yes, and begins the zeroing of what nobody holds.
-    pub(crate) fn reclaim_where(&self, whose: impl Fn(OwnerId) -> bool) -> Reclaimed {
+    /// Revokes what an owner has, or everybody, and begins the zeroing of what nobody holds.
+    pub(crate) fn reclaim_of(&self, whose: Option<OwnerId>) -> Reclaimed {
         let mut state = self.state.lock();
-        let (reclaimed, leaving) = self.revoke_where(&mut state, whose);
+        let (reclaimed, leaving) = self.revoke_all_of(&mut state, whose);
         self.finish_leaving(state, leaving);
         reclaimed
     }
 
     /// Revokes, in one batch for all, so that a memory that panics finds none left behind in nobody's hand.
-    fn revoke_where(&self, state: &mut State, whose: impl Fn(OwnerId) -> bool) -> (Reclaimed, Leaving) {
+    fn revoke_all_of(&self, state: &mut State, whose: Option<OwnerId>) -> (Reclaimed, Leaving) {
+        let is_theirs = |owner| whose.is_none_or(|whose| whose == owner);
         let used = |status| matches!(status, Status::Admitted | Status::Reserved);
         let keys: Vec<RecordKey> =
-            state.records.iter().filter(|(_, r)| used(r.status) && whose(r.owner)).map(|(key, _)| key).collect();
+            state.records.iter().filter(|(_, r)| used(r.status) && is_theirs(r.owner)).map(|(key, _)| key).collect();
         let mut reclaimed = Reclaimed { revoked: keys.len() as u64, ..Reclaimed::default() };
         let mut all = Leaving::default();
         for key in keys {
@@ -221,11 +240,11 @@ impl<M: PageMemory> Inner<M> {
             note(state, &mut reclaimed, &mut all, leaving);
         }
         if state.detached > 0 {
-            let leaving = self.let_go_of_detached(state, &whose);
+            let leaving = self.let_go_of_detached(state, &is_theirs);
             note(state, &mut reclaimed, &mut all, leaving);
         }
         if state.index.cached() > 0 {
-            let leaving = self.evict_where(state, &whose);
+            let leaving = self.evict_all_of(state, whose);
             note(state, &mut reclaimed, &mut all, leaving);
         }
         (reclaimed, all)

@@ -176,7 +176,7 @@ impl<M: PageMemory> Inner<M> {
     fn end_letting_go(&self, state: &mut State, first_freed: usize, leaving: &mut Leaving) {
         state.live -= leaving.released.pages;
         if !state.just_cached.is_empty() {
-            state.list_just_cached();
+            self.list_just_cached(state);
         }
         state.totals.pages_released += leaving.released.pages;
         hazard::pages_announced(self.identity.pool, &mut state.announced);
@@ -281,9 +281,12 @@ impl<M: PageMemory> Inner<M> {
     #[cold]
     pub(crate) fn last_borrow_ended(&self, core: &Core) {
         let mut state = self.state.lock();
-        core.pages.for_each_from(0, |page| self.unhold(page));
+        let mut pages = Vec::with_capacity(core.pages.count() as usize);
+        core.pages.for_each_from(0, |page| pages.push(page));
+        // The last page of a prefix first: it counts as the oldest.
+        pages.into_iter().rev().for_each(|page| self.unhold(&mut state, page));
         state.records.remove(core.key);
-        self.collect_quarantine(&mut state);
+        self.look_after_holds(&mut state);
     }
 
     /// Puts pages back for good once they are zero: free, parked if the pool shrinks, retired if their lives are used up.

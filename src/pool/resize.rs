@@ -111,7 +111,7 @@ impl<M: PageMemory> PagePool<M> {
             state.suspended = true;
             state.epoch += 1;
         }
-        let revoked = inner.reclaim_where(|_| true).revoked;
+        let revoked = inner.reclaim_of(None).revoked;
         self.maintain(usize::MAX);
         let state = inner.state.lock();
         let in_flight_pages = state.coming() + state.live;

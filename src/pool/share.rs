@@ -11,18 +11,19 @@ use super::{Inner, State};
 use crate::memory::PageMemory;
 use crate::stamp::PageState;
 
-impl State {
+impl<M: PageMemory> Inner<M> {
     /// Lists the pages that became cached in the release at hand. The last page of a prefix counts as the oldest, so that it
     /// goes before what it continues.
     #[cold]
-    pub(super) fn list_just_cached(&mut self) {
-        while let Some(page) = self.just_cached.pop() {
-            self.index.cache(page);
+    pub(super) fn list_just_cached(&self, state: &mut State) {
+        while let Some(page) = state.just_cached.pop() {
+            let meta = self.meta(page);
+            if let Some(owner) = meta.owner() {
+                state.index.cache(page, owner, meta.word().holds() > 0);
+            }
         }
     }
-}
 
-impl<M: PageMemory> Inner<M> {
     /// Says whether a page has room for one more holder or ticket.
     pub(super) fn has_room(&self, page: u32) -> bool {
         let meta = self.meta(page);
@@ -48,13 +49,11 @@ impl<M: PageMemory> Inner<M> {
 
     /// Makes a cached page live, with one holder.
     pub(super) fn revive(&self, state: &mut State, page: u32) {
-        state.index.uncache(page);
         let meta = self.meta(page);
         meta.publish(meta.word().with_state(PageState::Live));
         state.live += 1;
-        if !state.quotas.is_empty()
-            && let Some(owner) = meta.owner()
-        {
+        if let Some(owner) = meta.owner() {
+            state.index.uncache(page, owner);
             state.count_in(owner, 1);
         }
     }
@@ -95,8 +94,10 @@ impl<M: PageMemory> Inner<M> {
 
     /// Takes a page out of the index; nobody finds it any more.
     pub(super) fn unpublish(&self, state: &mut State, page: u32) {
-        state.index.remove(page);
         let meta = self.meta(page);
+        if let Some(owner) = meta.owner() {
+            state.index.remove(page, owner);
+        }
         meta.publish(meta.word().with_kept(meta.sharers() > 0));
     }
 }

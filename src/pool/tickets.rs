@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::admit::Gathered;
 use super::release::Parting;
 use super::{Inner, PagePool, State, StateGuard};
 use crate::error::{ReadError, ReleaseError, TicketError, WriteError};
@@ -75,9 +76,9 @@ impl<M: PageMemory> PagePool<M> {
         let ticket = state.tickets.remove(&id.sequence);
         state.totals.trusted_ends += 1;
         if let Some(ticket) = &ticket {
-            inner.close_ticket(ticket);
+            inner.close_ticket(&mut state, ticket);
         }
-        inner.collect_quarantine(&mut state);
+        inner.look_after_holds(&mut state);
         // A named process is closed with its ticket, which is a call into the system.
         drop(state);
         Ok(())
@@ -159,12 +160,12 @@ impl<M: PageMemory> PagePool<M> {
         let mut ended = 0;
         for sequence in dead {
             if let Some(ticket) = state.tickets.remove(sequence) {
-                inner.close_ticket(&ticket);
+                inner.close_ticket(&mut state, &ticket);
                 ended += 1;
             }
         }
         state.totals.proven_ends += ended;
-        inner.collect_quarantine(&mut state);
+        inner.look_after_holds(&mut state);
         ended
     }
 
@@ -198,6 +199,9 @@ impl<M: PageMemory> PagePool<M> {
         overdue
     }
 }
+
+/// Pages that move to fresh ones: ordinal, first token rewritten, page.
+type Moves = Vec<(u32, u32, u32)>;
 
 /// Pages that are being filled before anybody has them. Dropped with pages in it, by an error or a panic of the memory, it
 /// lets these go again, to be zeroed.
@@ -239,9 +243,10 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Lets go of the pages of a ticket that was taken out of the registry.
-    fn close_ticket(&self, ticket: &Ticket) {
-        for page in &ticket.pages {
-            self.unhold(*page);
+    fn close_ticket(&self, state: &mut State, ticket: &Ticket) {
+        // The last page of a prefix first: it counts as the oldest.
+        for page in ticket.pages.iter().rev() {
+            self.unhold(state, *page);
         }
         if let Some(core) = &ticket.core {
             // Release: readers of the reservation that see fewer tickets are behind the writer's end.
@@ -250,13 +255,19 @@ impl<M: PageMemory> Inner<M> {
     }
 
     /// Ends a ticket on a page, or the borrow of a revoked reservation.
-    pub(super) fn unhold(&self, page: u32) {
+    pub(super) fn unhold(&self, state: &mut State, page: u32) {
         let meta = self.meta(page);
         let word = meta.word();
         let word = word.unheld().unwrap_or(word);
         // Write tickets share a page with nothing else, so the last hold to end is the last writer's.
         let writing = word.is_writing() && word.holds() > 0;
         meta.publish(word.with_writing(writing));
+        if word.state() == PageState::Cached
+            && word.holds() == 0
+            && let Some(owner) = meta.owner()
+        {
+            state.index.unpin(page, owner);
+        }
     }
 
     fn open_ticket(
@@ -368,17 +379,7 @@ impl<M: PageMemory> Inner<M> {
         core: &Core,
         rewritten: impl Iterator<Item = (u32, u32)> + Clone,
     ) -> Result<(), WriteError> {
-        let mut state = self.state.lock();
-        let mut moves = self.pages_being_read(&mut state, core, rewritten.clone());
-        if state.unpromised() < moves.len() as u64 {
-            let owner = state.records.get(core.key).map(|record| record.owner).ok_or(WriteError::Revoked)?;
-            state = self.gather(state, owner, moves.len() as u64).into_state();
-            // The lock may have been free: readers may have ended, and the owner may have been reclaimed.
-            moves = self.pages_being_read(&mut state, core, rewritten);
-        }
-        if core.header.is_revoked() {
-            return Err(WriteError::Revoked);
-        }
+        let (mut state, mut moves) = self.room_to_move(core, &rewritten)?;
         if self.fresh_room(&state, core) < moves.len() as u64 {
             self.unpublish_own(&mut state, core, &mut moves);
         }
@@ -390,13 +391,37 @@ impl<M: PageMemory> Inner<M> {
         self.move_away(state, core, &moves)
     }
 
-    /// Finds the pages of the list that a reader is on, or that are kept: ordinal, first token rewritten, page.
+    /// Finds what has to move, and looks for room for it as long as there is hope. On success the lock is still held.
+    fn room_to_move(
+        &self,
+        core: &Core,
+        rewritten: &(impl Iterator<Item = (u32, u32)> + Clone),
+    ) -> Result<(MutexGuard<'_, State>, Moves), WriteError> {
+        let mut state = self.state.lock();
+        let mut is_hopeless = false;
+        loop {
+            let owner = state.records.get(core.key).filter(|_| !core.header.is_revoked()).map(|record| record.owner);
+            let owner = owner.ok_or(WriteError::Revoked)?;
+            // Each time anew: while the lock was free readers may have come and gone.
+            let moves = self.pages_being_read(&mut state, core, rewritten.clone());
+            let needed = moves.len() as u64;
+            if is_hopeless || state.unpromised() >= needed {
+                return Ok((state, moves));
+            }
+            (state, is_hopeless) = match self.gather(state, owner, needed) {
+                Gathered::Some(state) => (state, false),
+                Gathered::Nothing(state) => (state, true),
+            };
+        }
+    }
+
+    /// Finds the pages of the list that a reader is on, or that are kept.
     fn pages_being_read(
         &self,
         state: &mut State,
         core: &Core,
         rewritten: impl Iterator<Item = (u32, u32)> + Clone,
-    ) -> Vec<(u32, u32, u32)> {
+    ) -> Moves {
         let page_of = |(ordinal, from)| core.pages.get(ordinal).map(|page| (ordinal, from, page));
         // Before the hazards: a reader that is not announced then will see the lower extent.
         rewritten.clone().filter_map(page_of).for_each(|(_, from, page)| self.lower_extent(page, from));
@@ -426,7 +451,7 @@ impl<M: PageMemory> Inner<M> {
 
     /// Takes published pages that nobody else holds out of the index, so that they can be rewritten where they are; if then
     /// there is room for the rest.
-    fn unpublish_own(&self, state: &mut State, core: &Core, moves: &mut Vec<(u32, u32, u32)>) {
+    fn unpublish_own(&self, state: &mut State, core: &Core, moves: &mut Moves) {
         let is_ours = |page: u32| {
             let (meta, word) = (self.meta(page), self.meta(page).word());
             word.is_kept() && meta.sharers() == 0 && word.holds() == 0 && !state.announced.contains(&page)

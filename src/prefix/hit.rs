@@ -3,21 +3,46 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
+use super::Retention;
 use crate::id::OwnerId;
 use crate::lease::Lease;
 use crate::memory::PageMemory;
 use crate::pool::PagePool;
 
-/// How many pages of a reservation are in the index, from the first on, and the entry of the last of them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+/// The entry of a published page, while the page still has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Link {
+    pub(crate) id: NonZeroU64,
+    pub(crate) page: u32,
+}
+
+/// How many pages of a reservation are in the index, from the first on, and where a walk goes on from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Chain {
     pub(crate) pages: u32,
-    pub(crate) parent: Option<NonZeroU64>,
+    /// The namespace that they are in.
+    pub(crate) root: Option<NonZeroU64>,
+    /// The last of them: of this reservation, or of another that published the same tokens before.
+    pub(crate) end: Option<Link>,
+    /// All of them stay at least as long.
+    pub(crate) least: Retention,
     /// A window slid past a page that nobody published: nothing behind it can be found.
     pub(crate) is_broken: bool,
 }
 
+impl Default for Chain {
+    fn default() -> Self {
+        let least = Retention::Cached { priority: u8::MAX };
+        Self { pages: 0, root: None, end: None, least, is_broken: false }
+    }
+}
+
 impl Chain {
+    /// The chain with one page more.
+    pub(crate) fn extended(self, end: Link, retention: Retention) -> Self {
+        Self { pages: self.pages + 1, end: Some(end), least: self.least.min(retention), ..self }
+    }
+
     /// The chain after a rollback to `pages` full pages: looked up anew if any of it is gone.
     pub(crate) fn truncated(self, pages: u32) -> Self {
         if pages < self.pages { Self::default() } else { self }

@@ -1,95 +1,28 @@
-//! The index: published pages by what they continue and what they hold, and the order in which cached ones go.
+//! The index: published pages by what they continue and what they hold.
 //!
-//! *Owns* an entry of 32 bytes and the tokens of each published page, the table that finds them, and one list per priority.
-//! *Does not know* stamps: whether a page is live or cached is told to it.
+//! *Owns* the table that finds pages, the namespaces that have some, and, in files beside it, the entries and the order in
+//! which cached ones go. *Does not know* stamps: whether a page is live or cached is told to it.
 //!
 //! **Invariants.** A page has at most one entry, an entry one page. No two entries have the same parent, tokens and extras.
 //! Names of entries are never used twice, so that what continued a removed entry is never found again.
 
-use std::collections::{BTreeMap, HashMap, TryReserveError};
+use std::collections::{HashMap, TryReserveError};
+use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use super::entries::{CACHED, EXTRAS, Entries, Entry, PINNED, RETAINED, ROOT};
+use super::order::Order;
 use super::{EventRing, Namespace, PageName, PrefixEvent, PrefixKey, Retention};
 use crate::id::OwnerId;
-
-/// Pages whose entries are allocated together.
-const CHUNK: usize = 256;
-/// No page.
-const NONE: u32 = u32::MAX;
 
 /// What an entry continues: another entry, or nothing but a namespace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Parent {
     pub(crate) id: NonZeroU64,
     pub(crate) is_root: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// `None`: the page is not published.
-    id: Option<NonZeroU64>,
-    parent: u64,
-    hash: u32,
-    /// Neighbours in the list of its priority, while the page is cached.
-    older: u32,
-    newer: u32,
-    /// Among cached pages, the lower go first.
-    priority: u8,
-    flags: u8,
-}
-
-/// It continues a namespace, not another page.
-const ROOT: u8 = 1;
-const EXTRAS: u8 = 2;
-/// It stays when its last holder leaves.
-const RETAINED: u8 = 4;
-/// It stands in the list of its priority.
-const CACHED: u8 = 8;
-
-impl Entry {
-    const fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-
-    fn set(&mut self, flag: u8, on: bool) {
-        self.flags = if on { self.flags | flag } else { self.flags & !flag };
-    }
-
-    fn retain(&mut self, retention: Retention) {
-        self.set(RETAINED, retention != Retention::WhileHeld);
-        if let Retention::Cached { priority } = retention {
-            self.priority = priority;
-        }
-    }
-}
-
-const EMPTY: Entry = Entry { id: None, parent: 0, hash: 0, older: NONE, newer: NONE, priority: 0, flags: 0 };
-
-#[derive(Debug)]
-struct Chunk {
-    entries: Box<[Entry]>,
-    tokens: Box<[u32]>,
-}
-
-impl Chunk {
-    fn try_new(page_tokens: usize) -> Result<Self, TryReserveError> {
-        let (mut entries, mut tokens) = (Vec::new(), Vec::new());
-        entries.try_reserve_exact(CHUNK)?;
-        tokens.try_reserve_exact(CHUNK * page_tokens)?;
-        entries.resize(CHUNK, EMPTY);
-        tokens.resize(CHUNK * page_tokens, 0);
-        Ok(Self { entries: entries.into(), tokens: tokens.into() })
-    }
-}
-
-/// Ends of a list of cached pages.
-#[derive(Debug)]
-struct Ends {
-    oldest: u32,
-    newest: u32,
 }
 
 /// A namespace that has first pages.
@@ -100,18 +33,24 @@ struct Root {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub(crate) struct Index {
-    page_tokens: usize,
-    chunks: Vec<Option<Chunk>>,
+    /// Pages of the pool: as many places the table has from the first one on, so that it never grows under the lock.
+    max_pages: u32,
+    entries: Entries,
     table: HashTable<u32>,
     extras: HashMap<u32, Box<[u8]>>,
     roots: HashMap<NonZeroU64, Root>,
     root_ids: HashMap<Arc<Namespace>, NonZeroU64>,
-    lists: BTreeMap<u8, Ends>,
-    cached: u64,
+    order: Order,
     next_id: NonZeroU64,
     pub(crate) events: EventRing,
+}
+
+/// Shows how much, never what: prompts are secrets.
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("pages", &self.len()).field("cached", &self.cached()).finish_non_exhaustive()
+    }
 }
 
 /// The place of a page in the table: its own hash, and what it continues.
@@ -126,16 +65,15 @@ fn spread(hash: u32) -> u64 {
 }
 
 impl Index {
-    pub(crate) fn new(page_tokens: u32, events: usize) -> Self {
+    pub(crate) fn new(page_tokens: u32, max_pages: u32, events: usize) -> Self {
         Self {
-            page_tokens: page_tokens as usize,
-            chunks: Vec::new(),
+            max_pages,
+            entries: Entries::new(page_tokens),
             table: HashTable::new(),
             extras: HashMap::new(),
             roots: HashMap::new(),
             root_ids: HashMap::new(),
-            lists: BTreeMap::new(),
-            cached: 0,
+            order: Order::default(),
             next_id: NonZeroU64::MIN,
             events: EventRing::new(events),
         }
@@ -149,23 +87,12 @@ impl Index {
     /// Cached pages.
     #[inline]
     pub(crate) fn cached(&self) -> u64 {
-        self.cached
-    }
-
-    fn entry(&self, page: u32) -> Option<&Entry> {
-        let chunk = self.chunks.get(page as usize / CHUNK)?.as_ref()?;
-        Some(&chunk.entries[page as usize % CHUNK]).filter(|entry| entry.id.is_some())
-    }
-
-    fn entry_mut(&mut self, page: u32) -> Option<&mut Entry> {
-        let chunk = self.chunks.get_mut(page as usize / CHUNK)?.as_mut()?;
-        Some(&mut chunk.entries[page as usize % CHUNK]).filter(|entry| entry.id.is_some())
+        self.order.cached()
     }
 
     /// Tokens of a published page.
     pub(crate) fn tokens(&self, page: u32) -> &[u32] {
-        let at = page as usize % CHUNK * self.page_tokens;
-        self.chunks[page as usize / CHUNK].as_ref().map_or(&[], |chunk| &chunk.tokens[at..at + self.page_tokens])
+        self.entries.tokens(page)
     }
 
     fn extras_of(&self, page: u32, entry: &Entry) -> &[u8] {
@@ -174,46 +101,61 @@ impl Index {
 
     /// The name of a published page.
     pub(crate) fn id(&self, page: u32) -> Option<NonZeroU64> {
-        self.entry(page)?.id
+        self.entries.get(page)?.id
     }
 
     #[inline]
     pub(crate) fn is_published(&self, page: u32) -> bool {
-        self.entry(page).is_some()
+        self.entries.get(page).is_some()
     }
 
     /// Whether a published page stays when its last holder leaves.
     pub(crate) fn is_retained(&self, page: u32) -> bool {
-        self.entry(page).is_some_and(|entry| entry.has(RETAINED))
+        self.entries.get(page).is_some_and(|entry| entry.has(RETAINED))
     }
 
     /// Sets what becomes of a published page that is not cached now.
     /// `false` when there is none.
     pub(crate) fn set_retention(&mut self, page: u32, retention: Retention) -> bool {
-        let entry = self.entry_mut(page).filter(|entry| !entry.has(CACHED));
+        let entry = self.entries.get_mut(page).filter(|entry| !entry.has(CACHED));
         entry.map(|entry| entry.retain(retention)).is_some()
     }
 
-    /// Raises the priority of a page that another continues. `false` when it was high enough, or the page is not here.
-    pub(crate) fn raise(&mut self, page: u32, priority: u8) -> bool {
-        let low = self.entry_mut(page).filter(|entry| entry.has(RETAINED) && entry.priority < priority);
-        low.map(|entry| entry.priority = priority).is_some()
+    /// Makes a published page stay at least as long, cached or not, and answers how long it stays then.
+    pub(crate) fn retain_at_least(&mut self, page: u32, owner: OwnerId, retention: Retention) -> Option<Retention> {
+        let before = self.entries.get(page)?.retention();
+        if before >= retention {
+            return Some(before);
+        }
+        // It stands in the list of its priority. A page that a ticket names comes back to that list when the ticket ends.
+        let is_pinned = self.entries.get(page)?.has(PINNED);
+        let was_cached = self.order.take(&mut self.entries, page, owner);
+        self.entries.get_mut(page)?.retain(retention);
+        if was_cached {
+            self.order.put(&mut self.entries, page, owner, is_pinned);
+        }
+        Some(retention)
+    }
+
+    /// How long a published page stays.
+    pub(crate) fn retention(&self, page: u32) -> Option<Retention> {
+        self.entries.get(page).map(Entry::retention)
     }
 
     /// Finds the root of a namespace that has pages.
-    pub(crate) fn root(&self, namespace: &Namespace) -> Option<Parent> {
-        self.root_ids.get(namespace).map(|id| Parent { id: *id, is_root: true })
+    pub(crate) fn root(&self, namespace: &Namespace) -> Option<NonZeroU64> {
+        self.root_ids.get(namespace).copied()
     }
 
     /// Finds or makes the root of a namespace. Made for an [`insert`](Self::insert), else for [`drop_root`](Self::drop_root).
-    pub(crate) fn make_root(&mut self, namespace: Namespace) -> Parent {
+    pub(crate) fn make_root(&mut self, namespace: Namespace) -> NonZeroU64 {
         if let Some(root) = self.root(&namespace) {
             return root;
         }
         let (id, namespace) = (self.take_id(), Arc::new(namespace));
         self.root_ids.insert(namespace.clone(), id);
         self.roots.insert(id, Root { namespace, entries: 0 });
-        Parent { id, is_root: true }
+        id
     }
 
     /// Forgets a root that has no page.
@@ -236,7 +178,7 @@ impl Index {
     pub(crate) fn find(&self, parent: Parent, name: &PageName<'_>) -> Option<u32> {
         let hash = place(name.hash, parent.id);
         let is_it = |page: &u32| {
-            self.entry(*page).is_some_and(|entry| {
+            self.entries.get(*page).is_some_and(|entry| {
                 entry.hash == hash
                     && entry.parent == parent.id.get()
                     && self.tokens(*page) == name.tokens
@@ -266,42 +208,34 @@ impl Index {
         {
             root.entries += 1;
         }
-        let mut entry = Entry { id: Some(id), parent: parent.id.get(), hash, ..EMPTY };
+        let mut entry = Entry { id: Some(id), parent: parent.id.get(), hash, ..Entry::EMPTY };
         entry.set(ROOT, parent.is_root);
         entry.set(EXTRAS, !extras.is_empty());
         entry.retain(retention);
-        if let Some(chunk) = self.chunks[page as usize / CHUNK].as_mut() {
-            let at = page as usize % CHUNK;
-            chunk.entries[at] = entry;
-            chunk.tokens[at * self.page_tokens..(at + 1) * self.page_tokens].copy_from_slice(tokens);
-        }
-        let chunks = &self.chunks;
-        self.table.insert_unique(spread(hash), page, |page| spread(hash_in(chunks, *page)));
+        self.entries.put(page, entry, tokens);
+        let entries = &self.entries;
+        self.table.insert_unique(spread(hash), page, |page| spread(hash_in(entries, *page)));
         let parent = (!parent.is_root).then_some(PrefixKey(parent.id));
         self.events.push(|| PrefixEvent::Stored { key: PrefixKey(id), parent, owner, tokens: tokens.into() });
         Ok(id)
     }
 
-    fn make_room(&mut self, page: u32) -> Result<(), TryReserveError> {
-        let at = page as usize / CHUNK;
-        if at >= self.chunks.len() {
-            self.chunks.try_reserve(at + 1 - self.chunks.len())?;
-            self.chunks.resize_with(at + 1, || None);
+    /// Makes room for a page, so that an [`insert`](Self::insert) of it needs no memory but that of its extras.
+    pub(crate) fn make_room(&mut self, page: u32) -> Result<(), TryReserveError> {
+        self.entries.try_reserve(page)?;
+        if self.table.capacity() > self.table.len() {
+            return Ok(());
         }
-        if self.chunks[at].is_none() {
-            self.chunks[at] = Some(Chunk::try_new(self.page_tokens)?);
-        }
-        let chunks = &self.chunks;
+        let (entries, missing) = (&self.entries, (self.max_pages as usize).saturating_sub(self.table.len()).max(1));
         // hashbrown's error is another type; what it says is the same: no memory.
-        let full = self.table.try_reserve(1, |page| spread(hash_in(chunks, *page))).is_err();
+        let full = self.table.try_reserve(missing, |page| spread(hash_in(entries, *page))).is_err();
         if full { Vec::<u64>::new().try_reserve(usize::MAX) } else { Ok(()) }
     }
 
-    /// Takes a page out of the index, whatever it is in. Nothing happens to one that is not published.
-    pub(crate) fn remove(&mut self, page: u32) {
-        self.uncache(page);
-        let Some(entry) = self.entry_mut(page) else { return };
-        let removed = std::mem::replace(entry, EMPTY);
+    /// Takes a page of an owner out of the index, whatever it is in. Nothing happens to one that is not published.
+    pub(crate) fn remove(&mut self, page: u32, owner: OwnerId) {
+        self.uncache(page, owner);
+        let Some(removed) = self.entries.take(page) else { return };
         if let Ok(found) = self.table.find_entry(spread(removed.hash), |at| *at == page) {
             found.remove();
         }
@@ -321,58 +255,42 @@ impl Index {
         }
     }
 
-    /// Puts a published page among the cached ones, as the most recently used of its priority.
-    pub(crate) fn cache(&mut self, page: u32) {
-        let Some(entry) = self.entry(page).copied().filter(|entry| !entry.has(CACHED)) else { return };
-        let priority = entry.priority;
-        let older = match self.lists.get_mut(&priority) {
-            Some(ends) => std::mem::replace(&mut ends.newest, page),
-            None => {
-                self.lists.insert(priority, Ends { oldest: page, newest: page });
-                NONE
-            }
-        };
-        if let Some(older) = self.entry_mut(older) {
-            older.newer = page;
-        }
-        if let Some(entry) = self.entry_mut(page) {
-            (entry.older, entry.newer) = (older, NONE);
-            entry.set(CACHED, true);
-        }
-        self.cached += 1;
+    /// Puts a published page of an owner among the cached ones, as the most recently used of its priority; apart, while a
+    /// ticket names it.
+    pub(crate) fn cache(&mut self, page: u32, owner: OwnerId, is_pinned: bool) {
+        self.order.put(&mut self.entries, page, owner, is_pinned);
     }
 
-    /// Takes a page out from among the cached ones; it stays published.
-    pub(crate) fn uncache(&mut self, page: u32) {
-        let Some(entry) = self.entry_mut(page).filter(|entry| entry.has(CACHED)) else { return };
-        entry.set(CACHED, false);
-        let (older, newer, priority) = (entry.older, entry.newer, entry.priority);
-        if let Some(older) = self.entry_mut(older) {
-            older.newer = newer;
-        }
-        if let Some(newer) = self.entry_mut(newer) {
-            newer.older = older;
-        }
-        if let Some(ends) = self.lists.get_mut(&priority) {
-            if ends.oldest == page {
-                ends.oldest = newer;
-            }
-            if ends.newest == page {
-                ends.newest = older;
-            }
-            if ends.oldest == NONE {
-                self.lists.remove(&priority);
-            }
-        }
-        self.cached -= 1;
+    /// Takes a page of an owner out from among the cached ones; it stays published.
+    pub(crate) fn uncache(&mut self, page: u32, owner: OwnerId) {
+        self.order.take(&mut self.entries, page, owner);
     }
 
-    /// Cached pages, those that go first first.
-    pub(crate) fn cached_pages(&self) -> impl Iterator<Item = u32> + '_ {
-        self.lists.values().flat_map(|ends| {
-            let next = |page: &u32| self.entry(*page).map(|entry| entry.newer).filter(|page| *page != NONE);
-            std::iter::successors(Some(ends.oldest), next)
-        })
+    /// The last ticket on a cached page ended: it may go.
+    pub(crate) fn unpin(&mut self, page: u32, owner: OwnerId) {
+        if self.order.take(&mut self.entries, page, owner) {
+            self.order.put(&mut self.entries, page, owner, false);
+        }
+    }
+
+    /// Cached pages that may go, those that go first first.
+    pub(crate) fn loose_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.loose(&self.entries)
+    }
+
+    /// Cached pages that tickets name.
+    pub(crate) fn pinned_pages(&self) -> impl Iterator<Item = u32> + '_ {
+        self.order.pinned(&self.entries)
+    }
+
+    /// How many cached pages of an owner may go.
+    pub(crate) fn loose_of(&self, owner: OwnerId) -> u64 {
+        self.order.loose_of(owner)
+    }
+
+    /// How many owners have cached pages that may go.
+    pub(crate) fn loose_owners(&self) -> usize {
+        self.order.loose_owners()
     }
 
     /// Published pages, in no order.
@@ -381,7 +299,6 @@ impl Index {
     }
 }
 
-fn hash_in(chunks: &[Option<Chunk>], page: u32) -> u32 {
-    let chunk = chunks.get(page as usize / CHUNK).and_then(Option::as_ref);
-    chunk.map_or(0, |chunk| chunk.entries[page as usize % CHUNK].hash)
+fn hash_in(entries: &Entries, page: u32) -> u32 {
+    entries.get(page).map_or(0, |entry| entry.hash)
 }

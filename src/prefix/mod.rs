@@ -10,17 +10,19 @@
 //! **Never across owners.** The owner is part of what stands in front of the first page; so are salt and adapter, each in a
 //! field of its own: a salt never equals an adapter name.
 
+mod entries;
 mod event;
 mod hit;
 mod index;
 mod key;
+mod order;
 
 use std::ops::Range;
 
 pub(crate) use event::EventRing;
 pub use event::{PrefixEvent, PrefixKey};
-pub(crate) use hit::Chain;
 pub use hit::Prefix;
+pub(crate) use hit::{Chain, Link};
 pub(crate) use index::{Index, Parent};
 pub(crate) use key::{Namespace, PageHashes, PageName, PageNames};
 
@@ -120,7 +122,9 @@ impl std::fmt::Debug for PrefixExtra<'_> {
 }
 
 /// What becomes of a published page when its last holder leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+///
+/// Ordered by how long it stays.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Retention {
     /// It goes back: shared only while somebody holds it.
@@ -128,7 +132,7 @@ pub enum Retention {
     /// It stays until its room is needed. Among cached pages those of the lowest priority go first, of these the least
     /// recently used.
     Cached {
-        /// Higher stays longer. A page is never of lower priority than a page that continues it.
+        /// Higher stays longer. What is published raises what it continues to at least its own.
         priority: u8,
     },
 }

@@ -10,6 +10,7 @@ mod counting;
 mod giving_back;
 mod handles;
 mod handoffs;
+mod prefixes;
 mod resizing;
 mod slots;
 mod stage;

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const TABLE: &str = include_str!("table.txt");
 
 /// The tests, by module.
-const MODULES: [(&str, &str); 11] = [
+const MODULES: [(&str, &str); 12] = [
     ("transfers", include_str!("transfers.rs")),
     ("handoffs", include_str!("handoffs.rs")),
     ("zeroing", include_str!("zeroing.rs")),
     ("giving_back", include_str!("giving_back.rs")),
     ("admission", include_str!("admission.rs")),
+    ("prefixes", include_str!("prefixes.rs")),
     ("resizing", include_str!("resizing.rs")),
     ("handles", include_str!("handles.rs")),
     ("threads", include_str!("threads.rs")),
@@ -20,12 +21,13 @@ const MODULES: [(&str, &str); 11] = [
     ("slots", include_str!("slots.rs")),
 ];
 
-/// The cases of groups 1 to 4 and 7 to 12, and those of group 6 that concern a handoff.
-const CASES: [u32; 62] = [
+/// The cases of all groups.
+const CASES: [u32; 68] = [
     1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 14, 16, 17, // transfers in flight
     18, 19, 21, 22, 25, 26, 27, 29, 30, // handoffs
     33, 34, 36, 37, 38, 43, // stale memory
     45, 46, 47, 48, 50, 51, 52, 53, 56, // double frees and pins
+    58, 59, 60, 61, 62, 63, // prefixes
     68, // rollback
     72, 73, 74, 75, 76, 78, 79, 80, 83, // admission
     84, // resizing

@@ -155,8 +155,8 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
         &[
             "inner.find_ticket(&mut state, id)?;",
             "state.tickets.remove(&id.sequence)",
-            "inner.close_ticket(ticket);",
-            "inner.collect_quarantine(",
+            "inner.close_ticket(&mut state, ticket);",
+            "inner.look_after_holds(",
         ],
     ),
     (
@@ -167,9 +167,9 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "fn end_proven(",
-        &["state.tickets.remove(sequence)", "inner.close_ticket(&ticket);", "inner.collect_quarantine("],
+        &["state.tickets.remove(sequence)", "inner.close_ticket(&mut state, &ticket);", "inner.look_after_holds("],
     ),
-    ("pool/tickets.rs", "fn close_ticket(", &["self.unhold(*page);", ".fetch_sub(1, Ordering::Release);"]),
+    ("pool/tickets.rs", "fn close_ticket(", &["self.unhold(state, *page);", ".fetch_sub(1, Ordering::Release);"]),
     (
         "pool/state.rs",
         "pub(crate) fn close_record(",
@@ -178,7 +178,7 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/release.rs",
         "pub(crate) fn last_borrow_ended(",
-        &["self.unhold(page)", "self.collect_quarantine("],
+        &["self.unhold(&mut state, page)", "self.look_after_holds("],
     ),
     ("slots/cell.rs", "pub(super) fn read(", &["stamp.share(owner, handle.generation())", "SlotRef {"]),
     ("slots/cell.rs", "pub(super) fn write(", &["stamp.seize(owner, handle.generation(), purpose)", "SlotMut {"]),
@@ -216,8 +216,38 @@ const MIRRORS: &[(&str, &str, &[&str])] = &[
     (
         "pool/tickets.rs",
         "pub(crate) fn keep_readers_off(",
-        &["self.state.lock()", "self.pages_being_read(", "self.move_away("],
+        &["self.room_to_move(", "self.unpublish_own(", "self.move_away("],
     ),
+    (
+        "pool/tickets.rs",
+        "fn room_to_move(",
+        &["self.state.lock()", "core.header.is_revoked()", "self.pages_being_read(", "self.gather("],
+    ),
+    ("pool/tickets.rs", "fn must_move(", &["word.holds() > 0 || word.is_kept() || state.announced.contains(&page)"]),
+    (
+        "pool/tickets.rs",
+        "fn lower_extent(",
+        &["!meta.word().is_kept() && meta.extent().written() > from", "meta.set_extent("],
+    ),
+    ("pool/evict.rs", "fn let_go_of_cached(", &["self.revive(", "self.let_go(", "Parting::FOR_GOOD"]),
+    ("pool/evict.rs", "pub(super) fn look_after_holds(", &["self.evict_surplus(", "self.collect_quarantine("]),
+    (
+        "pool/share.rs",
+        "pub(super) fn hold_page(",
+        &["meta.set_sharers(meta.sharers() + 1);", "meta.publish(word.with_kept(true));", "self.revive("],
+    ),
+    (
+        "pool/share.rs",
+        "pub(super) fn stays(",
+        &[
+            "if meta.sharers() > 0 {",
+            "meta.set_sharers(meta.sharers() - 1);",
+            "meta.publish(held.with_kept(",
+            "meta.publish(held.cached());",
+            "self.unpublish(state, page);",
+        ],
+    ),
+    ("reservation.rs", "fn move_written(", &["word_for_reader().is_kept()", "meta.extent().with_written(written)"]),
     (
         "pool/tickets.rs",
         "fn pages_being_read(",

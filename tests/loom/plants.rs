@@ -92,6 +92,13 @@ pub(crate) const SOURCE_PLANTS: &[SourcePlant] = &[
         model: "loom_handle_outlives_two_lives",
     },
     SourcePlant {
+        name: "cached_in_the_same_life",
+        file: "stamp.rs",
+        old: "self.with_state(PageState::Cached).bumped()",
+        new: "self.with_state(PageState::Cached)",
+        model: "loom_lookup_of_a_cached_page_races_read",
+    },
+    SourcePlant {
         name: "relaxed_stamp_publish",
         file: "stamp.rs",
         old: "self.stamp.store(word.0, Ordering::Release);",

@@ -36,8 +36,10 @@ fn a_page_with_a_holder_never_goes() {
     kv.release();
     assert_eq!((pool.stats().cached_pages, pool.stats().live_pages), (2, 2));
     let error = pool.reserve(&proof(&pool, 48), Request::new(owner(2), 48), 48).unwrap_err();
-    assert!(matches!(error, AdmitError::Full { needed_pages: 3, free_pages: 2, .. }));
+    assert!(matches!(error, AdmitError::Full { needed_pages: 3, free_pages: 0, .. }));
     assert_eq!(held.tokens(), 32);
+    assert_eq!(hit_tokens(&pool, 1, &text), 64, "nothing goes for what it cannot help");
+    assert_eq!(pages(&take(&pool, owner(2), 32)).len(), 2);
     assert_eq!(hit_tokens(&pool, 1, &text), 32, "what was evicted for it is gone");
     assert_eq!(pool.evict(100).pages, 0);
     assert_sound(&pool);

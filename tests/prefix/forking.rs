@@ -83,7 +83,7 @@ fn a_fork_that_is_refused_changes_nothing() {
     let before = pool.stats();
     let foreign = kv.fork(&plan, Request::new(owner(2), 64)).unwrap_err();
     assert!(
-        matches!(foreign, ForkError::ForeignOwner { owner: mine, asked_owner } if mine == owner(1) && asked_owner == owner(2))
+        matches!(foreign, ForkError::ForeignOwner { owner: mine, request } if mine == owner(1) && request.owner() == owner(2))
     );
     let short = kv.fork(&plan, Request::new(owner(1), 19)).unwrap_err();
     assert!(matches!(short, ForkError::Admit(AdmitError::PastMax { asked_tokens: 20, max_tokens: 19, .. })));
@@ -95,7 +95,7 @@ fn a_fork_that_is_refused_changes_nothing() {
     let page = pages(&kv)[0];
     let writer = kv.pin_write(0..1, HolderId(1), None).unwrap();
     let busy = kv.fork(&plan, Request::new(owner(1), 32)).unwrap_err();
-    assert!(matches!(busy, ForkError::Page(TicketError::Busy { page: at }) if at == page));
+    assert!(matches!(busy, ForkError::Page { source: TicketError::Busy { page: at }, .. } if at == page));
     // SAFETY: (1): nobody writes under the ticket.
     unsafe { pool.ticket_done(writer) }.unwrap();
     let there = host_pool(8);
@@ -104,7 +104,10 @@ fn a_fork_that_is_refused_changes_nothing() {
     assert!(matches!(foreign, ForkError::Admit(AdmitError::ForeignProof { .. })));
     assert!(is_all(&kv, 7));
     pool.reclaim(owner(1));
-    assert!(matches!(kv.fork(&plan, Request::new(owner(1), 32)), Err(ForkError::Page(TicketError::Revoked))));
+    assert!(matches!(
+        kv.fork(&plan, Request::new(owner(1), 32)),
+        Err(ForkError::Page { source: TicketError::Revoked, .. })
+    ));
     assert_sound(&pool);
 }
 

@@ -2,6 +2,7 @@
 #![expect(unsafe_code, reason = "looks at the raw bytes of released pages, where no handle leads, and ends tickets")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod attacks;
 mod evicting;
 mod forking;
 mod found;

@@ -61,7 +61,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use models::{blocks, extent, header as revoke, release, slot, step, stock, ticket};
+use models::{blocks, extent, header as revoke, release, shared, slot, step, stock, ticket};
 use plants::SOURCE_PLANTS;
 use world::Plant;
 
@@ -93,6 +93,12 @@ const MODELS: &[Model] = models! {
     release::loom_two_releases_of_one_page, None, ["here", "there"];
     extent::loom_append_races_read, None, ["before", "after"];
     extent::loom_rewrite_races_read, Some(5), ["before", "between", "after", "refused", "in place", "moved"];
+    shared::loom_rewrite_by_the_holder_who_is_left_races_read, Some(4),
+        ["before", "between", "after", "refused", "in place", "moved"];
+    shared::loom_rewrite_races_the_leave_of_the_other_holder, None, ["in place", "moved"];
+    shared::loom_eviction_of_a_cached_page_races_read, Some(5), ["read", "refused", "reissued at once", "quarantined"];
+    shared::loom_lookup_of_a_cached_page_races_read, Some(4), ["read", "refused", "freed", "quarantined"];
+    shared::loom_lookup_races_the_release_of_the_last_holder, None, ["live", "cached"];
     ticket::loom_write_ticket_races_read, None, ["before", "after", "refused", "opened", "busy"];
     ticket::loom_read_by_reservation_follows_ticket_end, None, ["read", "busy"];
     ticket::loom_release_races_last_ticket_end, None, ["reissued at once", "quarantined"];
@@ -150,6 +156,17 @@ const ORDER_PLANTS: &[(&str, Plant, &str)] = &[
     ("extent_before_bytes", Plant::ExtentBeforeBytes, "loom_append_races_read"),
     ("rewrite_ignores_readers", Plant::RewriteIgnoresReaders, "loom_rewrite_races_read"),
     ("extent_lowered_after_scan", Plant::ExtentLoweredAfterScan, "loom_rewrite_races_read"),
+    (
+        "shared_extent_lowered_after_scan",
+        Plant::SharedExtentLoweredAfterScan,
+        "loom_rewrite_by_the_holder_who_is_left_races_read",
+    ),
+    ("shared_extent_not_lowered", Plant::SharedExtentNotLowered, "loom_rewrite_by_the_holder_who_is_left_races_read"),
+    ("shared_page_rewritten", Plant::SharedPageRewritten, "loom_rewrite_races_the_leave_of_the_other_holder"),
+    ("sharers_not_counted", Plant::SharersNotCounted, "loom_rewrite_races_the_leave_of_the_other_holder"),
+    ("lookup_is_no_holder", Plant::SharersNotCounted, "loom_lookup_races_the_release_of_the_last_holder"),
+    ("eviction_ignores_readers", Plant::EvictionIgnoresReaders, "loom_eviction_of_a_cached_page_races_read"),
+    ("eviction_of_a_held_page", Plant::EvictionOfAHeldPage, "loom_lookup_races_the_release_of_the_last_holder"),
     ("write_ticket_ignores_readers", Plant::TicketIgnoresReaders, "loom_write_ticket_races_read"),
     ("writing_flag_after_scan", Plant::WritingAfterScan, "loom_write_ticket_races_read"),
     ("relaxed_ticket_count", Plant::RelaxedTicketCount, "loom_read_by_reservation_follows_ticket_end"),

@@ -58,6 +58,12 @@ pub(crate) enum Plant {
     BorrowTrustsFlagsOfALostPage,
     BothHandBack,
     ReaderResets,
+    SharedExtentLoweredAfterScan,
+    SharedExtentNotLowered,
+    SharersNotCounted,
+    SharedPageRewritten,
+    EvictionIgnoresReaders,
+    EvictionOfAHeldPage,
 }
 
 pub(crate) fn owner(id: u64) -> OwnerId {
@@ -99,6 +105,8 @@ pub(crate) struct State {
     pub(crate) quarantined: Vec<u32>,
     pub(crate) dirty: Vec<u32>,
     announced: Vec<u32>,
+    /// Pages of the index, cached or not.
+    published: Vec<u32>,
     /// Tickets that ended stand here still, so that a plant can end one twice.
     tickets: Vec<(Ticket, bool)>,
     /// Records of reservations that ended, for the next.
@@ -258,7 +266,7 @@ impl World {
             }
         }
         match self.plant {
-            Plant::ReleaseIgnoresReaders => state.announced.clear(),
+            Plant::ReleaseIgnoresReaders | Plant::EvictionIgnoresReaders => state.announced.clear(),
             Plant::ScanBeforePublish | Plant::BumpAfterZero => {}
             _ => state.announced = self.pages_announced(),
         }
@@ -461,15 +469,144 @@ impl World {
         if self.meta(page).word().holds() == 0 && !state.announced.contains(&page) {
             return page;
         }
+        self.move_away(state, who, page, from)
+    }
+
+    /// As `Inner::move_away` of one page.
+    fn move_away(&self, mut state: MutexGuard<'_, State>, who: OwnerId, page: u32, from: u32) -> u32 {
         let fresh = state.free.pop().expect("the model has a page left");
         let meta = self.meta(fresh);
         meta.issue(who);
         meta.set_extent(meta.extent().with_high(from));
         (0..from).for_each(|token| self.token(fresh, token).set(self.token(page, token).get()));
         meta.set_extent(meta.extent().with_written(from));
+        if self.meta(page).word().is_kept() && self.stays(&mut state, page, true) {
+            return fresh;
+        }
         let batch = self.let_go(&mut state, &[page], false);
         self.finish_leaving(state, &batch);
         fresh
+    }
+
+    // ---- pages with several holders, and cached ones ----
+
+    /// As `Inner::hold_page` of a live page.
+    pub(crate) fn share(&self, page: u32) {
+        let _state = self.lock();
+        let meta = self.meta(page);
+        meta.set_sharers(meta.sharers() + 1);
+        meta.publish(meta.word().with_kept(true));
+    }
+
+    /// As `Inner::publish_page`, of a page that nobody has published.
+    pub(crate) fn publish(&self, page: u32) {
+        let mut state = self.lock();
+        state.published.push(page);
+        let meta = self.meta(page);
+        meta.publish(meta.word().with_kept(true));
+    }
+
+    /// As `Inner::hold_page` after a hit: `false` when the page was cached.
+    pub(crate) fn lookup(&self, page: u32) -> bool {
+        let mut state = self.lock();
+        assert!(state.published.contains(&page), "the model looks up what is published");
+        let (meta, word) = (self.meta(page), self.meta(page).word());
+        if word.state() == PageState::Cached {
+            self.revive(&mut state, page);
+            return false;
+        }
+        meta.set_sharers(meta.sharers() + 1);
+        meta.publish(word.with_kept(true));
+        true
+    }
+
+    /// As `Inner::revive`.
+    fn revive(&self, _state: &mut State, page: u32) {
+        let meta = self.meta(page);
+        meta.publish(meta.word().with_state(PageState::Live));
+    }
+
+    /// As `Inner::let_go_of_page` of a kept page, with `stays`, and `finish_leaving`: `true` when it went to the free ones.
+    pub(crate) fn leave(&self, page: u32, caches: bool) -> bool {
+        let mut state = self.lock();
+        if self.meta(page).word().is_kept() && self.stays(&mut state, page, caches) {
+            return false;
+        }
+        let batch = self.let_go(&mut state, &[page], false);
+        let goes = state.free.contains(&page) || !batch.is_empty();
+        self.finish_leaving(state, &batch);
+        goes
+    }
+
+    /// As `Inner::stays`.
+    fn stays(&self, state: &mut State, page: u32, caches: bool) -> bool {
+        let (meta, word) = (self.meta(page), self.meta(page).word());
+        let is_published = state.published.contains(&page);
+        if meta.sharers() > 0 && self.plant != Plant::SharersNotCounted {
+            meta.set_sharers(meta.sharers() - 1);
+            meta.publish(word.with_kept(meta.sharers() > 0 || is_published));
+            return true;
+        }
+        if caches && is_published && self.plant != Plant::SharersNotCounted {
+            meta.publish(word.cached());
+            return true;
+        }
+        state.published.retain(|at| *at != page);
+        meta.publish(meta.word().with_kept(false));
+        false
+    }
+
+    /// As `Inner::let_go_of_cached` of one page that nothing holds, and `finish_leaving`: `false` when it is not cached.
+    pub(crate) fn evict(&self, page: u32) -> bool {
+        let mut state = self.lock();
+        if self.meta(page).word().state() != PageState::Cached && self.plant != Plant::EvictionOfAHeldPage {
+            return false;
+        }
+        if self.meta(page).word().state() == PageState::Cached {
+            self.revive(&mut state, page);
+        }
+        state.published.retain(|at| *at != page);
+        self.meta(page).publish(self.meta(page).word().with_kept(false));
+        let batch = self.let_go(&mut state, &[page], false);
+        self.finish_leaving(state, &batch);
+        true
+    }
+
+    /// As `Reservation::truncate` with `move_written`: outside the lock.
+    pub(crate) fn roll_back(&self, page: u32, to: u32) {
+        let meta = self.meta(page);
+        if !meta.word_for_reader().is_kept() {
+            meta.set_extent(meta.extent().with_written(to));
+        }
+    }
+
+    /// As `Reservation::write` behind a rollback on a page that was shared: answers the page that was written.
+    pub(crate) fn rewrite_shared(&self, who: OwnerId, page: u32, to: u32, value: impl Fn(u32) -> u64) -> u32 {
+        let lower = || {
+            let meta = self.meta(page);
+            if !meta.word().is_kept() && meta.extent().written() > to {
+                meta.set_extent(meta.extent().with_written(to));
+            }
+        };
+        let mut state = self.lock();
+        if !matches!(self.plant, Plant::SharedExtentLoweredAfterScan | Plant::SharedExtentNotLowered) {
+            lower();
+        }
+        state.announced = self.pages_announced();
+        if self.plant == Plant::SharedExtentLoweredAfterScan {
+            lower();
+        }
+        let word = self.meta(page).word();
+        let is_kept = word.is_kept() && self.plant != Plant::SharedPageRewritten;
+        let must_move = word.holds() > 0 || is_kept || state.announced.contains(&page);
+        let page = if must_move {
+            self.move_away(state, who, page, to)
+        } else {
+            drop(state);
+            page
+        };
+        self.append(page, to..TOKENS, value);
+        page
     }
 
     // ---- tickets ----

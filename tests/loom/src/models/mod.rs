@@ -4,6 +4,7 @@ pub(crate) mod blocks;
 pub(crate) mod extent;
 pub(crate) mod header;
 pub(crate) mod release;
+pub(crate) mod shared;
 pub(crate) mod slot;
 pub(crate) mod step;
 pub(crate) mod stock;
