@@ -41,11 +41,13 @@ pub(crate) enum Mismatch<A> {
 #[derive(Debug)]
 pub(crate) struct Claims<A, O, K> {
     by_id: HashMap<u128, Claim<A, O, K>>,
+    /// So many claims are looked through for ended ones.
+    enough: usize,
 }
 
 impl<A, O, K> Default for Claims<A, O, K> {
     fn default() -> Self {
-        Self { by_id: HashMap::new() }
+        Self { by_id: HashMap::new(), enough: 2 * REMEMBERED }
     }
 }
 
@@ -54,8 +56,10 @@ impl<A: Copy + PartialEq, O, K> Claims<A, O, K> {
         self.by_id.contains_key(&token.id)
     }
 
-    pub(crate) fn get_mut(&mut self, token: ClaimToken) -> Option<&mut Claim<A, O, K>> {
-        self.by_id.get_mut(&token.id)
+    /// The claim that gave what `is_it` knows, and not one of the same name that came when the first was forgotten.
+    pub(crate) fn out_mut(&mut self, token: ClaimToken, is_it: impl FnOnce(&O) -> bool) -> Option<&mut Claim<A, O, K>> {
+        let claim = self.by_id.get_mut(&token.id)?;
+        matches!(&claim.standing, Standing::Out(out) if is_it(out)).then_some(claim)
     }
 
     /// Notes a first try that was answered.
@@ -81,9 +85,9 @@ impl<A: Copy + PartialEq, O, K> Claims<A, O, K> {
         }
     }
 
-    /// Ends a claim and remembers it.
-    pub(crate) fn end(&mut self, token: ClaimToken) {
-        if let Some(claim) = self.by_id.get_mut(&token.id) {
+    /// Ends the claim that gave what `is_it` knows, and remembers it.
+    pub(crate) fn end(&mut self, token: ClaimToken, is_it: impl FnOnce(&O) -> bool) {
+        if let Some(claim) = self.out_mut(token, is_it) {
             claim.standing = Standing::Ended;
         }
         self.forget_old();
@@ -106,7 +110,7 @@ impl<A: Copy + PartialEq, O, K> Claims<A, O, K> {
 
     /// Forgets the ended claims that expire first once there are too many.
     fn forget_old(&mut self) {
-        if self.by_id.len() < 2 * REMEMBERED {
+        if self.by_id.len() < self.enough {
             return;
         }
         let is_ended = |claim: &Claim<A, O, K>| matches!(claim.standing, Standing::Ended);
@@ -117,5 +121,30 @@ impl<A: Copy + PartialEq, O, K> Claims<A, O, K> {
         for (_, id) in ended.into_iter().take(surplus) {
             self.by_id.remove(&id);
         }
+        // However many are not ended, so many new ones come between two looks.
+        self.enough = self.by_id.len() + REMEMBERED;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_that_are_not_ended_are_not_looked_through_again_and_again() {
+        let (mut claims, owner) = (Claims::<(), u128, ()>::default(), OwnerId::new(1).expect("non-zero"));
+        let token = |id| ClaimToken { id, expires_at_ns: 0 };
+        let many = 3 * REMEMBERED as u128;
+        (0..many).for_each(|id| claims.note(token(id), owner, (), id));
+        for id in 0..many {
+            claims.end(token(id), |out| *out == id);
+            assert!(claims.by_id.len() < claims.enough, "the next end looks through all of them");
+        }
+        // Later ones let the ended go.
+        (many..2 * many).for_each(|id| {
+            claims.note(token(id), owner, (), id);
+            claims.end(token(id), |out| *out == id);
+        });
+        assert!(claims.by_id.len() <= 2 * REMEMBERED);
     }
 }

@@ -594,7 +594,8 @@ impl<M: PageMemory> Reservation<M> {
     #[inline]
     fn end_claim(&mut self) {
         if let Some(token) = self.claim.take() {
-            self.pool().inner.state.lock().claims.end(*token);
+            let key = self.lease.key();
+            self.pool().inner.state.lock().claims.end(*token, |core| core.key == key);
         }
     }
 }

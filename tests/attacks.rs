@@ -437,6 +437,31 @@ fn a_claim_whose_reservation_was_forgotten_and_reclaimed_has_ended() {
     pool.audit().unwrap();
 }
 
+// C8
+#[test]
+fn a_reservation_from_before_its_name_was_forgotten_leaves_the_next_claim_of_that_name_alone() {
+    let pool = PagePool::new(config(4), HostMemory::new(geometry(), 4).unwrap()).unwrap();
+    let proof = proof(&pool, P);
+    let ask = |id| {
+        let token = ClaimToken { id, expires_at_ns: id as u64 };
+        pool.reserve(&proof, Request::new(owner(1), P).with_claim(token), P).unwrap()
+    };
+    let mut old = [0, 1].map(ask);
+    pool.reclaim(owner(1));
+    pool.expire_claims(1);
+    // So many claims have ended since that these names are forgotten.
+    for id in 2..9000 {
+        ask(id).release();
+    }
+    let new = [0, 1].map(ask);
+    let handles = new.each_ref().map(|kv| kv.handle(0));
+    old[1].confirm_claim();
+    drop(old);
+    drop(new); // both answers were lost
+    assert_eq!([0, 1].map(ask).each_ref().map(|kv| kv.handle(0)), handles);
+    pool.audit().unwrap();
+}
+
 /// A cheap source of numbers, so that a round can be told from its seed.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -166,8 +166,8 @@ impl<M: PageMemory> Inner<M> {
     /// Keeps the pages of a claim whose reservation was dropped before it was confirmed.
     pub(crate) fn keep_claim(&self, token: ClaimToken, core: Arc<Core>, extents: Extents) {
         let mut state = self.state.lock();
-        if let Some(claim) = state.claims.get_mut(token) {
-            if matches!(claim.standing, Standing::Out(_)) && !core.header.is_revoked() {
+        if let Some(claim) = state.claims.out_mut(token, |out| Arc::ptr_eq(out, &core)) {
+            if !core.header.is_revoked() {
                 let key = core.key;
                 claim.standing = Standing::Kept((core, extents));
                 state.end_transfer(key);

@@ -72,7 +72,7 @@ impl<T> SlotPool<T> {
         handle: SlotHandle<T>,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<R, SlotError> {
-        self.write(owner, handle).map(|mut slot| change(&mut slot))
+        self.write(owner, handle).map(|slot| slot.run(change))
     }
 
     /// Gives a slot its first value in this life. The blank one that was there is dropped.
@@ -85,8 +85,8 @@ impl<T> SlotPool<T> {
     /// - [`SlotError`]: as [`write`](Self::write).
     pub fn init(&self, owner: OwnerId, handle: SlotHandle<T>, value: T) -> Result<(), ValueRefused<T>> {
         match self.seize(owner, handle, Purpose::Initialise) {
-            Ok(mut slot) => {
-                *slot = value;
+            Ok(slot) => {
+                slot.run(|blank| *blank = value);
                 Ok(())
             }
             Err(error) => Err(ValueRefused::new(value, error)),
@@ -104,7 +104,7 @@ impl<T> SlotPool<T> {
         handle: SlotHandle<T>,
         make: impl FnOnce(&mut T) -> R,
     ) -> Result<R, SlotError> {
-        self.seize(owner, handle, Purpose::Initialise).map(|mut slot| make(&mut slot))
+        self.seize(owner, handle, Purpose::Initialise).map(|slot| slot.run(make))
     }
 
     /// Says what an access to a slot would find now, without one: for a message that may have come late.

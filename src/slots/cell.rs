@@ -60,12 +60,6 @@ zero_bytes!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32,
 // SAFETY: (1) holds for each of the values, and there is nothing between them.
 unsafe impl<T: ZeroBytes, const N: usize> ZeroBytes for [T; N] {}
 
-/// A value of zero bytes.
-pub(super) fn zeroed<T: ZeroBytes>() -> T {
-    // SAFETY: obligation (1) of `ZeroBytes`.
-    unsafe { std::mem::zeroed() }
-}
-
 /// Writes zero bytes over the whole of a value.
 pub(super) fn write_zeros<T: ZeroBytes>(value: &mut T) {
     // SAFETY: a reference is valid for writes of one value, which is valid by obligation (1) of `ZeroBytes`; a `Copy` type
@@ -89,16 +83,38 @@ pub(super) struct Slots<T> {
 impl<T> Slots<T> {
     /// Makes `count` slots, each with a value from `make`. Answers the bytes that could not be allocated.
     pub(super) fn try_new(count: u32, mut make: impl FnMut() -> T) -> Result<Self, usize> {
+        let (stamps, mut values) = Self::room_for(count as usize)?;
+        values.extend((0..count).map(|_| Value(UnsafeCell::new(make()))));
+        Ok(Self::of(stamps, values))
+    }
+
+    /// Makes `count` slots of zero bytes, padding included, in their place: a value may be larger than the stack.
+    pub(super) fn try_zeroed(count: u32) -> Result<Self, usize>
+    where
+        T: ZeroBytes,
+    {
         let count = count as usize;
+        let (stamps, mut values) = Self::room_for(count)?;
+        // SAFETY: there is room for `count` values from there on.
+        unsafe { std::ptr::write_bytes(values.as_mut_ptr(), 0, count) };
+        // SAFETY: `count` values were written, which are valid by obligation (1) of `ZeroBytes`.
+        unsafe { values.set_len(count) };
+        Ok(Self::of(stamps, values))
+    }
+
+    /// Room for `count` stamps and values.
+    fn room_for(count: usize) -> Result<(Vec<SlotStamp>, Vec<Value<T>>), usize> {
         let (mut stamps, mut values) = (Vec::new(), Vec::new());
         let bytes = |each: usize| count.saturating_mul(each);
         stamps.try_reserve_exact(count).map_err(|_| bytes(size_of::<SlotStamp>()))?;
         values.try_reserve_exact(count).map_err(|_| bytes(size_of::<Value<T>>()))?;
-        for _ in 0..count {
-            stamps.push(SlotStamp::new());
-            values.push(Value(UnsafeCell::new(make())));
-        }
-        Ok(Self { stamps: stamps.into_boxed_slice(), values: values.into_boxed_slice() })
+        Ok((stamps, values))
+    }
+
+    /// One stamp for each value; there is room for them.
+    fn of(mut stamps: Vec<SlotStamp>, values: Vec<Value<T>>) -> Self {
+        stamps.resize_with(values.len(), SlotStamp::new);
+        Self { stamps: stamps.into_boxed_slice(), values: values.into_boxed_slice() }
     }
 
     #[inline]
@@ -126,7 +142,7 @@ impl<T> Slots<T> {
         stamp.seize(owner, handle.generation(), purpose)?;
         // A panic that was on its way before is no concern of this access.
         let was_panicking = std::thread::panicking();
-        Ok(SlotMut { stamp, value, handle, purpose, was_panicking })
+        Ok(SlotMut { stamp, value, handle, purpose, was_panicking, is_inside: false })
     }
 
     /// Ends the life of a slot. `None`: somebody is at it, and it goes on the list of the quarantined.
@@ -190,6 +206,15 @@ impl<T> Hand<'_, T> {
 /// ends the slot's life at once, returns, and leaves the slot quarantined until this ends.
 ///
 /// Ends by being dropped. One that is forgotten keeps the slot from ever being used again.
+///
+/// The guard of a value that threads may not share stays on its thread:
+///
+/// ```compile_fail,E0277
+/// # use pagestamp::*;
+/// fn send(guard: SlotRef<'static, std::cell::Cell<u64>>) {
+///     std::thread::spawn(move || guard.set(1));
+/// }
+/// ```
 #[must_use = "the access ends when the guard is dropped"]
 pub struct SlotRef<'a, T> {
     stamp: &'a SlotStamp,
@@ -238,9 +263,20 @@ pub struct SlotMut<'a, T> {
     handle: SlotHandle<T>,
     purpose: Purpose,
     was_panicking: bool,
+    /// A closure has not come back from the value.
+    is_inside: bool,
 }
 
 impl<T> SlotMut<'_, T> {
+    /// Runs a change to its end. A panic in it is seen even while another one is on its way.
+    #[inline]
+    pub(super) fn run<R>(mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        self.is_inside = true;
+        let result = change(&mut self);
+        self.is_inside = false;
+        result
+    }
+
     /// The slot that is written.
     #[must_use]
     pub const fn handle(&self) -> SlotHandle<T> {
@@ -270,7 +306,7 @@ impl<T> Drop for SlotMut<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let ending = match self.purpose {
-            _ if !self.was_panicking && std::thread::panicking() => Ending::Panicked,
+            _ if self.is_inside || !self.was_panicking && std::thread::panicking() => Ending::Panicked,
             Purpose::Initialise => Ending::Initialised,
             Purpose::Change => Ending::Changed,
         };
@@ -310,5 +346,38 @@ impl<T> SlotPool<T> {
         stamp.forget_accesses();
         self.inner.counters.trusted_ends.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CapacityPlan, SlotConfig};
+
+    #[derive(Clone, Copy)]
+    #[repr(C)]
+    struct Padded(u8, u32);
+    // SAFETY: (1) zero is a number.
+    unsafe impl ZeroBytes for Padded {}
+
+    // C3
+    #[test]
+    fn padding_is_zero_from_the_first_life_on() {
+        let pool = SlotPool::<Padded>::zeroing(SlotConfig::new(2)).expect("valid");
+        let proof = pool.prove(CapacityPlan::new(1)).expect("fits");
+        let owner = OwnerId::new(1).expect("non-zero");
+        let bytes = |slot: u32| {
+            let value = pool.inner.slots.values[slot as usize].0.get();
+            // SAFETY: nobody has the slot, and all its bytes were written as bytes.
+            unsafe { value.cast::<[u8; 8]>().read() }
+        };
+        for _ in 0..2 {
+            let handle = pool.claim_one(&proof, owner).expect("free");
+            assert_eq!(bytes(handle.index()), [0; 8]);
+            let value = pool.inner.slots.values[handle.index() as usize].0.get();
+            // SAFETY: nobody is at the slot, and any bytes are two numbers.
+            unsafe { std::ptr::write_bytes(value, 0xff, 1) };
+            pool.release(owner, handle).expect("live");
+        }
     }
 }

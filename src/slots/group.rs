@@ -151,7 +151,7 @@ impl<T> SlotGroup<T> {
     /// it has ended, and dropping the group releases it.
     pub fn confirm_claim(&mut self) {
         if let Some(token) = self.claim.take() {
-            self.pool.inner.claims.lock().end(token);
+            self.pool.inner.claims.lock().end(token, |handles| *handles == self.handles);
         }
     }
 
@@ -172,9 +172,7 @@ impl<T> Inner<T> {
     /// Keeps the slots of a named claim whose group was dropped before it was confirmed.
     fn keep_claim(&self, token: ClaimToken, owner: OwnerId, handles: Vec<SlotHandle<T>>) {
         let mut claims = self.claims.lock();
-        if let Some(claim) = claims.get_mut(token)
-            && matches!(claim.standing, Standing::Out(_))
-        {
+        if let Some(claim) = claims.out_mut(token, |out| *out == handles) {
             claim.standing = Standing::Kept(handles);
             return;
         }

@@ -44,7 +44,7 @@ impl<T> SlotPool<T> {
     /// counted.
     pub fn for_each_mut(&self, whose: Whose, mut change: impl FnMut(SlotHandle<T>, &mut T)) -> Visited {
         self.visit(whose, |owner, handle| {
-            self.inner.slots.write(owner, handle, Purpose::Change).map(|mut slot| change(handle, &mut slot))
+            self.inner.slots.write(owner, handle, Purpose::Change).map(|slot| slot.run(|value| change(handle, value)))
         })
     }
 

@@ -96,6 +96,34 @@ pub use stats::SlotStats;
 /// assert!(matches!(pool.read(red, ann), Err(SlotError::Stale { .. })), "for ever");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// Any thread may read and write a slot, so that only values go to other threads that may be shared and sent:
+///
+/// ```compile_fail,E0277
+/// # use pagestamp::*;
+/// fn share(counters: &SlotPool<std::cell::Cell<u64>>) {
+///     std::thread::scope(|scope| { scope.spawn(|| counters.stats()); });
+/// }
+/// ```
+///
+/// A guard borrows the pool, and what is seen within a closure stays there:
+///
+/// ```compile_fail,E0505
+/// # use pagestamp::*;
+/// fn outlive(players: SlotPool<u64>, owner: OwnerId, player: SlotHandle<u64>) {
+///     let guard = players.read(owner, player);
+///     drop(players);
+///     drop(guard);
+/// }
+/// ```
+///
+/// ```compile_fail,E0521
+/// # use pagestamp::*;
+/// fn keep(players: &SlotPool<u64>) {
+///     let mut all = Vec::new();
+///     players.for_each_mut(Whose::All, |_, player| all.push(player));
+/// }
+/// ```
 pub struct SlotPool<T> {
     inner: Arc<Inner<T>>,
 }
@@ -138,7 +166,7 @@ impl<T> SlotPool<T> {
     where
         T: Default,
     {
-        Self::make(config, T::default, |value| *value = T::default())
+        Self::make(config, |slots| Slots::try_new(slots, T::default), |value| *value = T::default())
     }
 
     /// Makes a pool whose slots start as `make` makes them, and are [reset](Reset) in place. For values that keep something
@@ -151,7 +179,7 @@ impl<T> SlotPool<T> {
     where
         T: Reset,
     {
-        Self::make(config, make, T::reset)
+        Self::make(config, |slots| Slots::try_new(slots, make), T::reset)
     }
 
     /// Makes a pool whose slots start as zero bytes, and are reset by writing zeros over every byte, padding included.
@@ -163,14 +191,19 @@ impl<T> SlotPool<T> {
     where
         T: ZeroBytes,
     {
-        Self::make(config, cell::zeroed, cell::write_zeros)
+        Self::make(config, Slots::try_zeroed, cell::write_zeros)
     }
 
-    fn make(config: SlotConfig, make: impl FnMut() -> T, reset: fn(&mut T)) -> Result<Self, ConfigError> {
+    fn make(
+        config: SlotConfig,
+        make: impl FnOnce(u32) -> Result<Slots<T>, usize>,
+        reset: fn(&mut T),
+    ) -> Result<Self, ConfigError> {
         config.validate()?;
         let no_memory = |bytes| ConfigError::NoMemory { bytes };
+        // The values first: what has no room is refused before anything is written.
+        let slots = make(config.slots()).map_err(no_memory)?;
         let stock = Stock::try_new(config.slots(), config.magazines()).map_err(no_memory)?;
-        let slots = Slots::try_new(config.slots(), make).map_err(no_memory)?;
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
         let (claims, counters, retired) = (Mutex::default(), Counters::default(), AtomicU64::new(0));
         Ok(Self { inner: Arc::new(Inner { identity, config, slots, stock, reset, retired, claims, counters }) })

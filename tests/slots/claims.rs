@@ -144,3 +144,26 @@ fn of_threads_that_ask_under_one_name_one_gets_the_slots() {
     }
     assert_eq!((pool.stats().free_slots, pool.audit()), (8, Ok(())));
 }
+
+// C8
+#[test]
+fn a_group_from_before_its_name_was_forgotten_leaves_the_next_claim_of_that_name_alone() {
+    let (pool, proof) = pool(4, 1);
+    let token = |id| ClaimToken { id, expires_at_ns: id as u64 };
+    let mut old = [0, 1].map(|id| pool.claim_named(&proof, owner(1), 1, token(id)).unwrap());
+    pool.reclaim(owner(1));
+    assert_eq!(pool.expire_claims(1), 0);
+    // So many claims have ended since that these names are forgotten.
+    for id in 2..9000 {
+        pool.claim_named(&proof, owner(1), 1, token(id)).unwrap().release();
+    }
+    let new = [0, 1].map(|id| pool.claim_named(&proof, owner(1), 1, token(id)).unwrap());
+    let handles = new.each_ref().map(|group| group.handles().to_vec());
+    old[1].confirm_claim();
+    drop(old);
+    drop(new); // both answers were lost
+    for id in [0, 1] {
+        let again = pool.claim_named(&proof, owner(1), 1, token(id as u128)).unwrap();
+        assert_eq!(again.handles(), handles[id]);
+    }
+}

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "says that guards were forgotten")]
 
 mod access;
+mod attacks;
 mod claims;
 mod forgotten;
 mod groups;
