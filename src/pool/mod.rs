@@ -97,7 +97,7 @@ pub struct PagePool<M: PageMemory> {
 pub(crate) struct Inner<M: PageMemory> {
     pub(crate) identity: PoolIdentity,
     pub(crate) config: PoolConfig,
-    pub(crate) metas: Arc<[PageMeta]>,
+    pub(crate) metas: Box<[PageMeta]>,
     pub(crate) memory: M,
     /// Bytes written so far: the clock by which a page counts as recently written. A hint for zeroing.
     pub(crate) written_bytes: AtomicU64,
@@ -139,8 +139,8 @@ impl<M: PageMemory> PagePool<M> {
         let identity = next_pool_identity().ok_or(ConfigError::NoPoolIds)?;
         let index = Index::new(memory.geometry().page_tokens(), max_pages, config.prefix_events());
         let mut state = State::new(config.pages(), index);
-        let metas: Arc<[PageMeta]> = make_metas::<M>(&config, max_pages, &mut state)?.into();
-        let state = StateLock::new(state, Arc::clone(&metas));
+        let metas = make_metas::<M>(&config, max_pages, &mut state)?.into_boxed_slice();
+        let state = StateLock::new(state);
         let inner = Inner {
             identity,
             config,

@@ -193,7 +193,7 @@ impl State {
             index,
             claims: PageClaims::default(),
             totals: Totals::default(),
-            waiting: Waiting::new(Arc::new([])),
+            waiting: Waiting::new(),
             announced: Vec::new(),
             just_cached: Vec::new(),
             batches: Vec::new(),

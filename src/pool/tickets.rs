@@ -396,7 +396,7 @@ impl<M: PageMemory> Inner<M> {
         &self,
         core: &Core,
         rewritten: &(impl Iterator<Item = (u32, u32)> + Clone),
-    ) -> Result<(MutexGuard<'_, State>, Moves), WriteError> {
+    ) -> Result<(StateGuard<'_>, Moves), WriteError> {
         let mut state = self.state.lock();
         let mut is_hopeless = false;
         loop {

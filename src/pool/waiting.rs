@@ -15,7 +15,6 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{PagePool, State};
 use crate::memory::PageMemory;
-use crate::stamp::PageMeta;
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -44,12 +43,11 @@ pub(crate) struct Waiting {
 struct Aside {
     /// Serialises resize, suspend and resume, which call the memory outside the state's lock.
     resizing: Mutex<()>,
-    metas: Arc<[PageMeta]>,
 }
 
 impl Waiting {
-    pub(crate) fn new(metas: Arc<[PageMeta]>) -> Self {
-        let aside = Arc::new(Aside { resizing: Mutex::new(()), metas });
+    pub(crate) fn new() -> Self {
+        let aside = Arc::new(Aside { resizing: Mutex::new(()) });
         Self { waiters: Vec::new(), next: 0, is_running: false, aside }
     }
 
@@ -72,25 +70,24 @@ impl fmt::Debug for Waiting {
 impl State {
     /// Says whether an admission for so many pages would find them: free, or to be had by zeroing or eviction. It evicts no
     /// more than what is not on its way back.
-    fn has_room(&self, metas: &[PageMeta], pages: u64) -> bool {
+    fn has_room(&self, pages: u64) -> bool {
         if self.unpromised() + self.dirty.len() as u64 >= pages {
             return true;
         }
         let missing = pages.saturating_sub(self.unpromised() + self.coming_surely()) as usize;
-        let evictable = self.index.cached_pages().filter(|page| metas[*page as usize].word().holds() == 0);
-        missing > 0 && evictable.take(missing).count() == missing
+        missing > 0 && self.index.loose_pages().take(missing).count() == missing
     }
 
     /// Says whether a callback is due that nobody will run but who asks.
     fn is_any_due(&self) -> bool {
         let Waiting { waiters, is_running, aside, .. } = &self.waiting;
         let nobody_looks = !is_running && !aside.resizing.is_locked();
-        nobody_looks && waiters.iter().any(|waiter| self.has_room(&aside.metas, waiter.pages))
+        nobody_looks && waiters.iter().any(|waiter| self.has_room(waiter.pages))
     }
 
     fn take_due(&mut self) -> Vec<Callback> {
         let mut waiters = std::mem::take(&mut self.waiting.waiters);
-        let due = waiters.extract_if(.., |waiter| self.has_room(&self.waiting.aside.metas, waiter.pages));
+        let due = waiters.extract_if(.., |waiter| self.has_room(waiter.pages));
         let due = due.map(|waiter| waiter.callback).collect();
         self.waiting.waiters = waiters;
         due
@@ -104,8 +101,7 @@ pub(crate) struct StateLock {
 }
 
 impl StateLock {
-    pub(crate) fn new(mut state: State, metas: Arc<[PageMeta]>) -> Self {
-        state.waiting = Waiting::new(metas);
+    pub(crate) fn new(state: State) -> Self {
         let aside = Arc::clone(&state.waiting.aside);
         Self { state: Mutex::new(state), aside }
     }
@@ -256,7 +252,7 @@ impl<M: PageMemory> PagePool<M> {
     pub fn on_room(&self, pages: u64, callback: impl FnOnce() + Send + 'static) -> Option<RoomId> {
         let callback: Callback = Box::new(callback);
         let mut state = self.inner.state.lock();
-        if state.has_room(&self.inner.metas, pages) {
+        if state.has_room(pages) {
             drop(state);
             return None;
         }
