@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pagestamp::{CapacityPlan, CapacityProof, SlotConfig, SlotError, SlotHandle, SlotPool, Whose};
+use pagestamp::{CapacityPlan, CapacityProof, ClaimToken, SlotConfig, SlotError, SlotHandle, SlotPool, Whose};
 
-use crate::stage::{Seat, owner, pool, seated};
+use crate::stage::{Seat, made, owner, pool, seated};
 
 /// Runs its closure when it is dropped: while a panic is on its way.
 struct OnUnwind<F: FnMut()>(F);
@@ -178,4 +179,58 @@ fn slots_larger_than_the_stack_are_made_and_zeroed_in_their_place() {
         }
     };
     std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+// C1, C2, C8
+#[test]
+fn lobbies_that_race_for_the_last_slots_have_all_of_theirs_or_none_whatever_else_goes_on() {
+    let (pool, proof) = made(SlotConfig::new(12).with_magazines(4), 8);
+    let running = AtomicU64::new(3);
+    let together = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for id in 1..=3 {
+            let (pool, running, together) = (&pool, &running, &together);
+            scope.spawn(move || {
+                let me = owner(id);
+                for round in 0..400 {
+                    let token = ClaimToken { id: u128::from(id) << 64 | u128::from(round), expires_at_ns: round };
+                    let lobby = match round % 3 {
+                        0 => pool.claim_named(&proof, me, 8, token),
+                        _ => pool.claim(&proof, me, 8),
+                    };
+                    let Ok(lobby) = lobby else { continue };
+                    assert_eq!(together.fetch_add(1, Ordering::AcqRel), 0, "16 of 12 slots");
+                    assert!(lobby.ready().is_err());
+                    (0..8).for_each(|place| lobby.init(place, Seat::of(me, round)).unwrap());
+                    // A walk may be at one of them.
+                    let is_mine =
+                        |place| lobby.read(place).map_or(true, |seat| seat.owner == id && seat.items == [round]);
+                    assert!((0..8).all(is_mine));
+                    lobby.ready().unwrap();
+                    together.fetch_sub(1, Ordering::AcqRel);
+                    match round % 4 {
+                        0 => drop(lobby),
+                        1 => std::mem::forget(lobby),
+                        2 => lobby.into_handles().into_iter().for_each(|handle| pool.release(me, handle).unwrap()),
+                        _ => assert_eq!(lobby.release().slots, 8),
+                    }
+                    pool.expire_claims(round);
+                    pool.reclaim(me);
+                }
+                running.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+        scope.spawn(|| {
+            while running.load(Ordering::Acquire) > 0 {
+                pool.for_each_mut(Whose::All, |_, seat| seat.items.truncate(1));
+                pool.for_each(Whose::All, |_, seat| assert_eq!(seat.items, [seat.round], "half a change"));
+                let s = pool.stats();
+                let sum = s.free_slots + s.live_slots + s.quarantined_slots + s.cleaning_slots + s.retired_slots;
+                assert_eq!((sum, pool.audit()), (12, Ok(())));
+            }
+        });
+    });
+    pool.expire_claims(u64::MAX);
+    pool.maintain(12);
+    assert_eq!((pool.stats().free_slots, pool.audit()), (12, Ok(())));
 }
