@@ -155,6 +155,25 @@ fn a_scrubber_calls_back_for_what_it_zeroed() {
     drop(scrubber);
 }
 
+// C11: a scrubber that found pages behind a fence that is done, and has nothing to zero.
+#[test]
+fn a_scrubber_calls_back_before_it_sleeps() {
+    let memory = HeldMemory::new(geometry(), 4).unwrap();
+    let control = memory.control();
+    let pool = PagePool::new(config(4), memory).unwrap();
+    let mut kv = take(&pool, 1, 4 * P);
+    write(&mut kv, 4 * P, 7);
+    kv.release();
+    let (wake, woken) = std::sync::mpsc::channel();
+    pool.on_room(4, move || wake.send(()).unwrap_or_default()).unwrap();
+    let scrubber = pool.start_scrubber().unwrap();
+    for fence in control.open_fences() {
+        control.finish(fence).unwrap();
+    }
+    woken.recv().unwrap();
+    drop(scrubber);
+}
+
 // C11: dirty pages are room: an admission zeroes them by itself.
 #[test]
 fn pages_that_wait_for_zeroing_are_room() {

@@ -237,6 +237,31 @@ fn an_export_of_rolled_back_tokens_takes_a_fresh_page_while_a_reader_sees_them()
     assert_sound(&pool);
 }
 
+// C7, C12: a page that was rolled back in place, is written by a kernel, and is read in front of that.
+#[test]
+fn a_page_that_a_kernel_writes_stays_where_it_is_for_the_step_behind() {
+    let pool = host(4);
+    let mut kv = take(&pool, 1, P);
+    write(&mut kv, P, 7);
+    kv.truncate(1).unwrap();
+    let (step, next) = (pool.open_step(), pool.open_step());
+    kv.export(&step, 1).unwrap();
+    let page = kv.handle(0).unwrap();
+    let reader = pool.read(owner(1), page).unwrap();
+    let ticket = kv.pin_read(0..1, HolderId(1), None).unwrap();
+    kv.export(&next, 2).unwrap();
+    assert_eq!((kv.handle(0), pool.stats().moved_pages), (Some(page), 0), "the first kernel was told of this page");
+    assert_eq!(reader.run(0, 0).unwrap(), [7; 2]);
+    drop(reader);
+    // SAFETY: (1) nobody reads under it.
+    unsafe { pool.ticket_done(ticket) }.unwrap();
+    kv.wrote(&step).unwrap();
+    kv.wrote(&next).unwrap();
+    end(&pool, step);
+    end(&pool, next);
+    assert_sound(&pool);
+}
+
 // C2, C12: a kernel writes no page that others have.
 #[test]
 fn an_export_on_a_shared_or_published_page_writes_a_page_of_its_own() {
